@@ -44,6 +44,7 @@ byte losses = LOSSES, events = EVENTS, parks = PARKS;
 #define MOVING 1
 #define PARKED 2
 byte state, act, failed, armed = 1, fenced, hint;
+byte on = 1;            /* the life of path 0 whose ring holds the channel's records, while act is 0 */
 byte want = 2;          /* next life to build */
 bit err, joining, launch, over;
 byte dead;              /* the life whose link is gone, or is taken to be */
@@ -53,13 +54,15 @@ byte movers, busy;
 byte sent, flying, rlife = 1, rpeer = 1, rbuf;
 bit ropen = 1;
 
-#define SETTLED (over && state == GOOD && !launch && (act == 1 || dead != armed) && \
+#define SETTLED (over && busy == 0 && state == GOOD && !launch && (act == 1 || (on == armed && dead < on)) && \
     (armed > failed || (want > LIVES && fenced == failed)))
 
 /* ---- kernels */
 inline move() {
-    failed = armed;
-    assert(dead == armed);              /* no healthy life is failed on old news */
+    d_step {
+        assert(dead >= on);             /* no healthy life is failed on old news */
+        if :: failed < on -> failed = on :: else fi
+    };
     if
 #ifndef MUT_NO_PARK
     :: atomic { parks > 0 -> parks--; movers--; state = PARKED }
@@ -69,6 +72,12 @@ inline move() {
     :: atomic { act = 1; state = GOOD; movers-- }
     fi
 }
+
+#ifdef MUT_RESUME_USABLE
+#define STALE (failed == armed)         /* the path is down, whatever life the channel was on */
+#else
+#define STALE (failed >= on)            /* a move that was begun is finished, rebuilt path or not */
+#endif
 
 inline trymove() {
 #ifdef MUT_NO_CAS
@@ -96,7 +105,7 @@ inline trymove() {
 #ifdef MUT_NO_RECHECK
         :: act == 0 -> move()
 #else
-        :: act == 0 && (saw == armed || failed == armed) -> move()
+        :: act == 0 && (saw == on || STALE) -> move()
 #endif
         :: else -> atomic { state = GOOD; movers-- }
         fi
@@ -110,11 +119,11 @@ active proctype kernel() {
     byte saw;
 
     do
-    :: atomic { act == 0 && failed < armed && (dead == armed || hint == armed) && state != MOVING ->
-        saw = armed; busy++ };
+    :: atomic { act == 0 && (dead >= on || hint == on) && state != MOVING ->
+        saw = on; busy++ };
         trymove()
-    /* the way back, by the same word */
-    :: atomic { act == 1 && armed > failed && state == GOOD -> busy++ };
+    /* the way back, after a probe, by the same word */
+    :: atomic { act == 1 && armed > failed && dead < armed && state == GOOD -> busy++ };
         atomic {
             if
             :: state == GOOD -> state = MOVING; won = 1; movers++; assert(movers == 1)
@@ -125,16 +134,16 @@ active proctype kernel() {
         :: won ->
             atomic {
                 if
-                :: act == 1 && armed > failed -> act = 0
+                :: act == 1 && armed > failed -> act = 0; on = armed
                 :: else
-                fi;
+                fi
             };
             atomic { state = GOOD; movers--; won = 0 }
         :: else
         fi;
         busy--
-    :: atomic { act == 0 && armed > failed && state == GOOD && !HAS(sent, armed) ->
-        SAY(sent, armed); SAY(flying, armed) }
+    :: atomic { act == 0 && failed < on && state == GOOD && !HAS(sent, on) ->
+        SAY(sent, on); SAY(flying, on) }
     :: break            /* kernels end when they like */
     od
 }
@@ -146,17 +155,24 @@ active proctype rescue() {
 
     do
     :: atomic { launch ->
-        launch = 0; busy++;
+        busy++;
 #ifdef MUT_HINT_NOEPOCH
-        saw = armed
+        saw = on
 #else
         saw = hint
 #endif
         };
-        trymove()
+        trymove();
+        launch = 0
     :: atomic { SETTLED -> break }
     od
 }
+
+#ifdef MUT_LAUNCH_ONCE
+#define AGAIN (hint != on)
+#else
+#define AGAIN (hint != on || state != MOVING)
+#endif
 
 /* ---- the initiator's agent: owns the epoch */
 active proctype agent() {
@@ -164,8 +180,9 @@ active proctype agent() {
 
     do
 #ifndef MUT_NO_HINT
-    :: d_step { act == 0 && dead == armed && hint != armed -> hint = armed; launch = 1 }
-    :: d_step { HAS(lost_msg, armed) && hint != armed -> hint = armed; launch = 1 }
+    /* again and again: one launch may lose the word to a winner that was about something else */
+    :: d_step { act == 0 && (dead >= on || HAS(lost_msg, on)) && AGAIN && !launch ->
+        hint = on; launch = 1 }
     :: d_step { state == PARKED && !launch -> launch = 1 }
 #endif
     :: d_step { failed == armed && !err && !joining -> err = 1 }     /* ERR, flushed */
