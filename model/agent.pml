@@ -32,7 +32,7 @@
 #endif
 
 /* the network: bit per life */
-byte failed_msg, fenced_msg, rebuild_msg, rebuilt_msg, lost_msg;
+byte failed_msg, fenced_msg, rebuild_msg = 2, rebuilt_msg = 2, lost_msg;
 byte losses = LOSSES, events = EVENTS, parks = PARKS;
 #define HAS(m, l) (((m) >> (l)) & 1)
 #define SAY(m, l) m = m | (1 << (l))
@@ -73,10 +73,11 @@ inline move() {
     fi
 }
 
+/* what was seen concerns the life that the channel is on, whatever was rebuilt meanwhile */
 #ifdef MUT_RESUME_USABLE
-#define STALE (failed == armed)         /* the path is down, whatever life the channel was on */
+#define CONCERNS(saw) (saw == armed || failed == armed)
 #else
-#define STALE (failed >= on)            /* a move that was begun is finished, rebuilt path or not */
+#define CONCERNS(saw) (saw == on)
 #endif
 
 inline trymove() {
@@ -105,7 +106,7 @@ inline trymove() {
 #ifdef MUT_NO_RECHECK
         :: act == 0 -> move()
 #else
-        :: act == 0 && (saw == on || STALE) -> move()
+        :: act == 0 && CONCERNS(saw) -> move()
 #endif
         :: else -> atomic { state = GOOD; movers-- }
         fi
@@ -174,6 +175,15 @@ active proctype rescue() {
 #define AGAIN (hint != on || state != MOVING)
 #endif
 
+#ifdef MUT_NO_REPEAT
+byte once;
+#define REPEAT !HAS(once, failed)
+#define TOLD SAY(once, failed)
+#else
+#define REPEAT 1                        /* until it is echoed */
+#define TOLD skip
+#endif
+
 /* ---- the initiator's agent: owns the epoch */
 active proctype agent() {
     byte was;
@@ -186,15 +196,8 @@ active proctype agent() {
     :: d_step { state == PARKED && !launch -> launch = 1 }
 #endif
     :: d_step { failed == armed && !err && !joining -> err = 1 }     /* ERR, flushed */
-    :: d_step { err && fenced < failed && !HAS(failed_msg, failed)
-#ifdef MUT_NO_REPEAT
-        && !HAS(once, failed)
-#endif
-        -> SAY(failed_msg, failed);
-#ifdef MUT_NO_REPEAT
-        SAY(once, failed)
-#endif
-        }
+    :: d_step { err && fenced < failed && !HAS(failed_msg, failed) && REPEAT ->
+        SAY(failed_msg, failed); TOLD }
 #if defined(MUT_FENCED_ANY)
     :: d_step { err && fenced < failed && fenced_msg != 0 -> fenced = failed }
 #elif defined(MUT_NO_FENCE)
@@ -218,10 +221,6 @@ active proctype agent() {
     :: atomic { SETTLED -> break }
     od
 }
-#ifdef MUT_NO_REPEAT
-byte once;
-#endif
-
 /* ---- the other end */
 #ifdef MUT_NO_FLUSH
 #define FLUSHED 1
