@@ -59,13 +59,13 @@ byte k, s;
 /* x has sent what i needs for its next iteration */
 #define SENT(x, i) (dead[x] || finished[x] >= finished[i])
 #define OVER(i) (dead[i] || finished[i] == ITERS)
-#define MASKED(i) (dead[i] || since[AT(MASK, i)] > 0)
 #define UNCOMMITTED(i) (since[AT(MASK, i)] == 0)
 #define SAMEVIEW(i) (dead[i] || finished[i] < k || view[(i) * ITERS + k - 1] == s)
-#ifdef MUT_JOIN_EARLY
-#define MAYADMIT(c) (since[AT(MASK, c)] > 0)
+/* one thing after the other: who has not learnt the mask does not promise to admit */
+#ifdef RELAX_ADMIT_EARLY
+#define MAYPROMISE(v, i) 1
 #else
-#define MAYADMIT(c) ALL(MASKED)
+#define MAYPROMISE(v, i) (v == MASK || since[AT(MASK, i)] > 0)
 #endif
 
 /* the view of iteration k at survivor i */
@@ -123,12 +123,14 @@ byte k, s;
     :: d_step { ACCEPTS1(i) && word[i] < ITERS && !dead[i] -> \
         assert(ALL(UNCOMMITTED));       /* a late write meets a closed QP */ \
         word[i]++; printf("lost PE writes %d to %d\n", word[i], i) } \
-    :: d_step { open[i] == 2 && since[AT(ADMIT, NEWCOMER)] > 0 && fresh[i] < ITERS -> \
+    :: d_step { open[i] == 2 && since[AT(ADMIT, NEWCOMER)] > 0 && \
+        fresh[i] + since[AT(ADMIT, NEWCOMER)] <= ITERS -> \
         word[i] = start[NEWCOMER] + fresh[i]; fresh[i]++; \
         printf("newcomer writes %d to %d\n", word[i], i) } \
     :: d_step { deaths > 0 && !dead[i] && !LASTALIVE(i) -> \
         deaths--; dead[i] = 1; printf("%d dies\n", i); \
         word[i] = 0; fresh[i] = 0; open[i] = 0; finished[i] = 0; FORGET(i) \
+        promised[CO(MASK, i)] = 0; promised[CO(ADMIT, i)] = 0; \
         told_finished[i] = 0; told_word[i] = 0; start[i] = 0; since[AT(MASK, i)] = 0; \
         since[AT(ADMIT, i)] = 0; ballot[AT(MASK, i)] = 0; ballot[AT(ADMIT, i)] = 0 }
 #if ITERS == 2
@@ -151,10 +153,16 @@ byte gathered[PES];
 #define GATHERNOW(i)
 #endif
 
+#ifdef RELAX_ADMIT_EARLY
+#define UNTELL(i)
+#else
+#define UNTELL(i) told_finished[i] = 0; told_word[i] = 0    /* said in vain from here on */
+#endif
+
 /* survivor i hears coordinator c */
 #define HEARS(v, i, c) \
     :: d_step { prepared[CO(v, c)] && !dead[i] && ballot[AT(v, i)] < (c) + 1 && \
-        (v == MASK || since[AT(MASK, i)] > 0) -> \
+        MAYPROMISE(v, i) -> \
         ballot[AT(v, i)] = (c) + 1; \
         if \
         :: v == MASK && open[i] == 1 -> CLOSE(i) \
@@ -162,12 +170,15 @@ byte gathered[PES];
         :: else \
         fi; \
         told_finished[i] = finished[i]; GATHER(v, i) \
-        promised[CO(v, c)] = promised[CO(v, c)] | (1 << (i)); \
+        if \
+        :: !dead[c] -> promised[CO(v, c)] = promised[CO(v, c)] | (1 << (i)) \
+        :: else \
+        fi; \
         printf("%d promises %d to %d\n", i, v, c) } \
     :: d_step { committed[CO(v, c)] && !dead[i] && RIGHTBALLOT(v, i, c) && since[AT(v, i)] == 0 -> \
         if \
         :: v == MASK -> CLOSELATE(i) since[AT(v, i)] = CUT(i, c) \
-        :: else -> since[AT(v, i)] = value[CO(v, c)]; start[i] = first[c] \
+        :: else -> since[AT(v, i)] = value[CO(v, c)]; start[i] = first[c]; UNTELL(i) \
         fi; \
         printf("%d learns %d: %d\n", i, v, since[AT(v, i)]) }
 
@@ -184,7 +195,10 @@ bit again;
 #define NEWHEARS(c) \
     :: d_step { prepared[CO(ADMIT, c)] && ballot[AT(ADMIT, NEWCOMER)] < (c) + 1 -> \
         ballot[AT(ADMIT, NEWCOMER)] = (c) + 1; \
-        promised[CO(ADMIT, c)] = promised[CO(ADMIT, c)] | (1 << NEWCOMER) } \
+        if \
+        :: !dead[c] -> promised[CO(ADMIT, c)] = promised[CO(ADMIT, c)] | (1 << NEWCOMER) \
+        :: else \
+        fi } \
     :: d_step { committed[CO(ADMIT, c)] && RIGHTBALLOT(ADMIT, NEWCOMER, c) && \
         since[AT(ADMIT, NEWCOMER)] == 0 -> \
         since[AT(ADMIT, NEWCOMER)] = value[CO(ADMIT, c)]; start[NEWCOMER] = first[c]; \
@@ -255,7 +269,8 @@ bit again;
         EACH(COLLECT, MASK) EACH(ADOPT, MASK) \
         committed[CO(MASK, c)] = 1; printf("%d: commit mask %d\n", c, value[CO(MASK, c)]); \
         k = 0; s = 0 } \
-    :: d_step { JOIN && MAYLEAD(c) && !dead[c] && !prepared[CO(ADMIT, c)] && MAYADMIT(c) -> \
+    :: d_step { JOIN && MAYLEAD(c) && !dead[c] && !prepared[CO(ADMIT, c)] && \
+        since[AT(MASK, c)] > 0 -> \
         prepared[CO(ADMIT, c)] = 1; printf("%d: prepare admit\n", c) } \
     :: d_step { prepared[CO(ADMIT, c)] && !committed[CO(ADMIT, c)] && !dead[c] && \
         HEARDALL(ADMIT, c) && NEWASKED(c) -> \

@@ -39,7 +39,6 @@ byte ran;               /* bit per sequence: executed */
 byte done;              /* all below it was reported complete, so its source belongs to its owner */
 #ifndef GPU
 byte slot[2], echo[2];
-bit going;
 #ifdef CPUHOST
 byte seen[2];           /* a posted write reaches host memory later */
 #define SLOTREAD(r) seen[r]
@@ -58,6 +57,14 @@ bit shutflag[2];
 #define ROOM(r, v) (SEQ(v) < SEQ(cons[r]) + DEPTH)
 #define AT(r, s, b) ((r) * DEPTH + ((s) - (b)) % DEPTH)
 
+#if defined(TEST_CLOSED_ONLY)
+#define STILL(r, now, v) (!SHUTNOW(r, now))
+#elif defined(TEST_MOVE_ONLY)
+#define STILL(r, now, v) (MOVE(now) == MOVE(v))
+#else
+#define STILL(r, now, v) (MOVE(now) == MOVE(v) && !SHUTNOW(r, now))
+#endif
+
 /* the doorbell register: index i of ring r's present life */
 inline ring(r, i) {
     assert(i >= db[r]);         /* never backward */
@@ -75,7 +82,7 @@ again:
     :: SHUTNOW(a, v) -> atomic { (act != a || resv[a] != v || !SHUTNOW(a, v)); goto again }
     :: else
     fi;
-#ifdef MUT_BASE_EARLY
+#ifdef RELAX_BASE_EARLY
     b = base[a];
 #endif
 #ifndef MUT_ROOM_AFTER
@@ -85,7 +92,7 @@ again:
     atomic {
 #if defined(MUT_FETCH_ADD) || defined(MUT_CLOSED_APART)
         v = resv[a]; resv[a] = resv[a] + 1;
-#elif defined(MUT_RESV_NOMOVE)
+#elif defined(RELAX_RESV_NOMOVE)
         if
         :: SEQ(resv[a]) == SEQ(v) && !SHUT(resv[a]) && SEQ(v) == me ->
             v = resv[a];
@@ -103,7 +110,7 @@ again:
 #ifdef MUT_ROOM_AFTER
     ROOM(a, v);
 #endif
-#ifndef MUT_BASE_EARLY
+#ifndef RELAX_BASE_EARLY
     b = base[a];
 #endif
     if
@@ -137,7 +144,7 @@ again:
 #endif
 #ifndef MUT_NO_TEST
     if
-    :: MOVE(resv[a]) == MOVE(v) && !SHUTNOW(a, resv[a]) ->
+    :: STILL(a, resv[a], v) ->
 #endif
 #ifdef MUT_DB_STORE
         d_step { prod[a] = s + 1 - b; ring(a, s + 1 - b) }
@@ -154,7 +161,7 @@ again:
     d_step {
 #ifdef MUT_SLOT_STORE
         slot[a] = WORD(MOVE(v), 0, s + 1)
-#elif defined(MUT_SLOT_NOMOVE)
+#elif defined(RELAX_SLOT_NOMOVE)
         if
         :: !SHUT(slot[a]) && SEQ(slot[a]) < s + 1 -> slot[a] = WORD(MOVE(slot[a]), 0, s + 1)
         :: else
