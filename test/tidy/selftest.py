@@ -82,7 +82,10 @@ PLANTED = [
     ("machine path", "doc/a.md", "see /home/" + "someone/tree\n", "place"),
     ("machine path in a script", "test/a.sh", "cd /work/" + "main\n", "place"),
     ("relative folder named work", "test/a.sh", "cd build/work/main\n", None),
-    ("registry", "doc/a.md", "from ghcr" + ".io/x\n", "place"),
+    ("host", "doc/a.md", "from packages.somewhere.org/x\n", "host"),
+    ("host with a scheme", "test/a.sh", "curl https://some.where.io\n", "host"),
+    ("namespace of SVG", "src/tool/a.c", HEAD + '/* "http://www.w3.org/2000/svg" */\n', None),
+    ("member called io", "src/host/a.c", HEAD + "int ry_a = s.io(1) + s.network;\n", None),
 ]
 
 

@@ -43,11 +43,10 @@ CORE_SYSTEM_HEADERS = ("stdint.h", "stddef.h", "stdbool.h", "limits.h")
 
 # Words are put together here so that this file does not find itself.
 UNFINISHED = re.compile(r"\b(?:TO" + "DO|FIX" + "ME|X" + "XX)" + r"\b")
-PLACES = re.compile(
-    r"(?<![\w.$}])/(?:work|root|home|Users|mnt)/[\w.]"
-    + r"|\b(?:docker\.io|ghcr\.io|quay\.io|gcr\.io|nvcr\.io|pypi\.org|npmjs\.(?:org|com)|crates\.io"
-    + r"|proxy\.golang\.org|artifactory|nexus\.)\b"
-)
+PLACES = re.compile(r"(?<![\w.$}])/(?:work|root|home|Users|mnt)/[\w.]")
+# Any host that is not on this list is one too many: packages come from the system's own manager.
+HOSTS = re.compile(r"\b(?:[a-z0-9-]+\.)+(?:io|org|com|net|dev|ai)\b(?![\w(-])", re.IGNORECASE)
+HOSTS_ALLOWED = ("www.apache.org", "www.w3.org", "example.com", "example.org")
 PLACES_EXEMPT = ("test/tidy/tidy.py", "test/tidy/selftest.py")
 
 
@@ -82,10 +81,15 @@ def check_text(path, lines, out):
     for number, line in enumerate(lines, 1):
         if UNFINISHED.search(line):
             out.add(path, number, "unfinished", "a note of unfinished work: finish or drop it")
-        if path not in PLACES_EXEMPT and PLACES.search(line):
+        if path in PLACES_EXEMPT:
+            continue
+        if PLACES.search(line):
             out.add(path, number, "place",
-                    f"names a machine's path or a registry ('{PLACES.search(line).group(0)}...'): "
-                    "the project speaks only of itself")
+                    f"names a place on one machine ('{PLACES.search(line).group(0)}...'): use a "
+                    "relative path, a variable or mktemp")
+        for host in HOSTS.findall(line):
+            if host.lower() not in HOSTS_ALLOWED:
+                out.add(path, number, "host", f"names the host {host}: the project does without")
 
 
 def check_code(path, lines, out):
