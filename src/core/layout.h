@@ -1,34 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every word that two observers share, its one writer, and the structs they stand in.
  *
- * A channel is an ordered stream of operations from this PE to one peer. It has RY_SLOTS path slots. A slot
- * has a send ring, its memory, and word number `slot` in every signal sector: a slot becomes a target
- * only when its last life is fenced or quiesced, so that rule gives its word to one life at a time too
- * (design rule 2). The active slot's ring is the log of what is not released.
+ * A channel is an ordered stream of operations from this PE to one peer. It has RY_SLOTS path
+ * slots. A slot has a send ring, its memory, and word number `slot` in every signal sector: a slot
+ * becomes a target only when its last life is fenced or quiesced, so that rule gives its word to
+ * one life at a time too (design rule 2). The active slot's ring is the log of what is not
+ * released.
  *
- * A sequence number counts 64-byte blocks over the whole life of a channel; ring index = sequence - base.
+ * A sequence number counts 64-byte blocks over the whole life of a channel; ring index = sequence -
+ * base.
  *
- * Packed words: bits 0..47 sequence, bit 48 CLOSED, bits 49..63 number of the move that opened the ring.
+ * Packed words: bits 0..47 sequence, bit 48 CLOSED, bits 49..63 number of the move that opened the
+ * ring.
  *
  * | word                        | writer                                                          |
  * |-----------------------------|-----------------------------------------------------------------|
- * | ring.resv_head              | initiator: compare-and-swap; mover: CLOSED, reset                |
- * | ring.ready_head             | initiator, in order of reservation; mover: reset                 |
- * | ring.lock, ring.prod        | initiator that holds the lock (handler gpu); mover               |
- * | ring.base, first, wqe[]     | initiator; mover, while the ring is closed                       |
- * | *ring.dbr, *ring.uar        | handler gpu: holder of the lock; cpu modes: proxy thread         |
- * | *ring.pslot                 | initiator, by max (cpu modes)                                    |
- * | *ring.pecho                 | proxy thread (cpu modes)                                         |
- * | *ring.cqe                   | NIC (and the agent while no QP is attached)                      |
- * | ring.cons                   | initiator that waits, by compare-and-swap of the same move       |
- * | ring.failed_epoch           | mover                                                            |
- * | ring.proven, ring.carried   | mover, and the initiator that saw the proof, by max              |
- * | channel.state               | mover, elected by compare-and-swap GOOD or PARKED -> MOVING      |
- * | channel.released, probe[]   | initiator, by max                                                |
- * | channel.dirty, parked_ns    | mover                                                            |
- * | slot_host.armed_epoch ...   | agent                                                            |
- * | hint                        | agent                                                            |
- * | signal sector word `slot`   | the peer's NIC, for the one path life that holds the slot        |
+ * | ring.resv_head              | initiator: compare-and-swap; mover: CLOSED, reset               |
+ * | ring.ready_head             | initiator, in order of reservation; mover: reset                |
+ * | ring.lock, ring.prod        | initiator that holds the lock (handler gpu); mover              |
+ * | ring.base, first, wqe[]     | initiator; mover, while the ring is closed                      |
+ * | *ring.dbr, *ring.uar        | handler gpu: holder of the lock; cpu modes: proxy thread        |
+ * | *ring.pslot                 | initiator, by max (cpu modes)                                   |
+ * | *ring.pecho                 | proxy thread (cpu modes)                                        |
+ * | *ring.cqe                   | NIC (and the agent while no QP is attached)                     |
+ * | ring.cons                   | initiator that waits, by compare-and-swap of the same move      |
+ * | ring.failed_epoch           | mover                                                           |
+ * | ring.proven, ring.carried   | mover, and the initiator that saw the proof, by max             |
+ * | channel.state               | mover, elected by compare-and-swap GOOD or PARKED -> MOVING     |
+ * | channel.released, probe[]   | initiator, by max                                               |
+ * | channel.dirty, parked_ns    | mover                                                           |
+ * | slot_host.armed_epoch ...   | agent                                                           |
+ * | hint                        | agent                                                           |
+ * | signal sector word `slot`   | the peer's NIC, for the one path life that holds the slot       |
  */
 #ifndef RY_CORE_LAYOUT_H
 #define RY_CORE_LAYOUT_H
@@ -99,7 +102,7 @@ enum ry_handler {
 struct ry_slot_host {
     uint64_t armed_epoch;    /* this life is connected and may carry */
     uint64_t condemn_epoch;  /* the agent wants this life left (port event, silence, peer notice) */
-    uint64_t retire_epoch;   /* the agent wants a planned move away from this life (drain, return) */
+    uint64_t retire_epoch; /* the agent wants a planned move away from this life (drain, return) */
     uint64_t flushed_epoch;  /* this life's QP is in ERR and its flushes were seen */
     uint64_t fenced_epoch;   /* and the peer's end is RESET and flushed */
     uint64_t preferred;      /* larger is better: order in which a mover tries targets */
@@ -206,7 +209,8 @@ RY_FN uint32_t ry_sig_count(uint64_t v) { return (uint32_t)(v & RY_SIG_COUNT_MAS
 /* --- what core/ needs of its surroundings --- */
 
 /* Time, patience and the NIC's doorbell enter through here. On the host every member is set; on the
- * GPU only arg and the deadline scale are used, and time is %globaltimer. Nothing here is shared. */
+ * GPU only arg and the deadline scale are used, and time is %globaltimer. Nothing here is
+ * shared. */
 struct ry_env {
     uint64_t (*now_ns)(void *arg);
     /* Called in every turn of a wait: lets the NIC, the scheduler or the processor go on. */
