@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bootstrap for PEs that are threads of one process.
  *
- * One lock, one condition. A collective is a round with two phases: GATHER, in which every PE leaves a
- * copy of its part, and DRAIN, in which all read and the last one out clears. A PE that runs ahead waits
- * for the drain to end. Control datagrams sit in one bounded ring a PE. */
+ * One lock, one condition. A collective is a round with two phases: GATHER, in which every PE
+ * leaves a copy of its part, and DRAIN, in which all read and the last one out clears. A PE that
+ * runs ahead waits for the drain to end. Control datagrams sit in one bounded ring a PE. */
 #include "host/boot_hub.h"
 
 #include <errno.h>
@@ -189,11 +189,13 @@ static int fail_late(struct ry_hub *hub, enum round_kind kind)
 
 static int fail_gone(struct ry_hub *hub, enum round_kind kind)
 {
-    return ry_fail(RY_ERR_LAUNCH, "%s: pe %u ended while starting: see its own message for the cause",
+    return ry_fail(RY_ERR_LAUNCH,
+                   "%s: pe %u ended while starting: see its own message for the cause",
                    round_names[kind], gone(hub));
 }
 
-/* Called with the lock held; returns with it held. RY_OK: the round drains and leave() must follow. */
+/* Called with the lock held; returns with it held. RY_OK: the round drains and leave() must follow.
+ */
 static int enter(struct ry_hub *hub, uint32_t pe, enum round_kind kind, const void *in, size_t len,
                  uint64_t deadline_ns)
 {
@@ -245,8 +247,8 @@ static void leave(struct ry_hub *hub)
 
 typedef int take_fn(struct ry_hub *hub, void *out, size_t *offs);
 
-static int collective(struct ry_boot *b, enum round_kind kind, const void *in, size_t len, take_fn *take,
-                      void *out, size_t *offs, uint64_t deadline_ns)
+static int collective(struct ry_boot *b, enum round_kind kind, const void *in, size_t len,
+                      take_fn *take, void *out, size_t *offs, uint64_t deadline_ns)
 {
     struct ry_hub *hub = hub_of(b);
 
@@ -260,8 +262,8 @@ static int collective(struct ry_boot *b, enum round_kind kind, const void *in, s
         rc = hub->status;
         if (rc < 0)
             rc = ry_fail(rc, "%s: pe %u called %s with %zu bytes: all pes must make the same calls",
-                         round_names[kind], hub->culprit, round_names[hub->parts[hub->culprit].kind],
-                         hub->parts[hub->culprit].len);
+                         round_names[kind], hub->culprit,
+                         round_names[hub->parts[hub->culprit].kind], hub->parts[hub->culprit].len);
         pthread_mutex_unlock(&hub->lock); /* parts do not change before the last one leaves */
         if (rc == RY_OK && take)
             rc = take(hub, out, offs);
@@ -325,8 +327,10 @@ static int take_fds(struct ry_hub *hub, void *out, size_t *offs)
                         close(fds[u]);
                     fds[u] = -1;
                 }
-                return ry_fail(RY_ERR_SYSTEM, "share_fds: cannot duplicate a descriptor: %s: see "
-                               "ulimit -n", strerror(cause));
+                return ry_fail(RY_ERR_SYSTEM,
+                               "share_fds: cannot duplicate a descriptor: %s: see "
+                               "ulimit -n",
+                               strerror(cause));
             }
             fds[i * RY_BOOT_FDS_MAX + k] = fd;
         }
@@ -334,7 +338,8 @@ static int take_fds(struct ry_hub *hub, void *out, size_t *offs)
     return RY_OK;
 }
 
-static int hub_allgather(struct ry_boot *b, const void *in, size_t len, void *out, uint64_t deadline_ns)
+static int hub_allgather(struct ry_boot *b, const void *in, size_t len, void *out,
+                         uint64_t deadline_ns)
 {
     return collective(b, ROUND_ALLGATHER, in, len, take_equal, out, NULL, deadline_ns);
 }
@@ -354,7 +359,8 @@ static int hub_share_fds(struct ry_boot *b, const int *mine, int n, int *fds, ui
 {
     if (n < 0 || n > RY_BOOT_FDS_MAX)
         return ry_fail(RY_ERR_INVALID, "share_fds: %d descriptors, at most %d", n, RY_BOOT_FDS_MAX);
-    return collective(b, ROUND_FDS, mine, (size_t)n * sizeof(int), take_fds, fds, NULL, deadline_ns);
+    return collective(b, ROUND_FDS, mine, (size_t)n * sizeof(int), take_fds, fds, NULL,
+                      deadline_ns);
 }
 
 static int hub_same(struct ry_boot *b, uint32_t pe) { return pe < b->n_pes; }
@@ -483,8 +489,8 @@ static void init_sync(struct ry_hub *hub)
 int ry_hub_create(uint32_t n_pes, uint32_t n_nodes, struct ry_hub **out)
 {
     if (n_pes == 0 || n_nodes == 0 || n_nodes > n_pes)
-        return ry_fail(RY_ERR_INVALID, "hub: %u pes on %u nodes: give at least one pe a node", n_pes,
-                       n_nodes);
+        return ry_fail(RY_ERR_INVALID, "hub: %u pes on %u nodes: give at least one pe a node",
+                       n_pes, n_nodes);
     struct ry_hub *hub = calloc(1, sizeof(*hub));
 
     if (!hub)

@@ -10,11 +10,13 @@
 enum { RY_HUB_QUEUE = 256 };
 
 /* PE `pe` is dead from now on: its datagrams go nowhere, collectives that miss it fail with
- * RY_ERR_LAUNCH, every other PE gets RY_BOOT_PE_LOST. Nothing if it was dead already. Any thread. */
+ * RY_ERR_LAUNCH, every other PE gets RY_BOOT_PE_LOST. Nothing if it was dead already. Any thread.
+ */
 void ry_hub_kill(struct ry_hub *hub, uint32_t pe);
 
-/* Makes room for a replacement of a dead PE: its next ry_boot_open gets incarnation + 1 and the others
- * RY_BOOT_PE_JOINED. RY_ERR_BUSY: that PE is alive, or its predecessor has not closed yet. */
+/* Makes room for a replacement of a dead PE: its next ry_boot_open gets incarnation + 1 and the
+ * others RY_BOOT_PE_JOINED. RY_ERR_BUSY: that PE is alive, or its predecessor has not closed yet.
+ */
 int ry_hub_revive(struct ry_hub *hub, uint32_t pe);
 
 /* A hub of one PE that its only boot owns: a job without a launcher. */

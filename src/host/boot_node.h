@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PEs to logical nodes where --nodes splits one machine: contiguous, sizes differing by one at most. */
+/* PEs to logical nodes where --nodes splits one machine: contiguous, sizes differing by one at
+ * most. */
 #ifndef RY_HOST_BOOT_NODE_H
 #define RY_HOST_BOOT_NODE_H
 

@@ -16,7 +16,8 @@ static inline uint64_t ry_clock_ns(void)
 
 static inline struct timespec ry_clock_spec(uint64_t at_ns)
 {
-    struct timespec t = {.tv_sec = (time_t)(at_ns / 1000000000u), .tv_nsec = (long)(at_ns % 1000000000u)};
+    struct timespec t = {.tv_sec = (time_t)(at_ns / 1000000000u),
+                         .tv_nsec = (long)(at_ns % 1000000000u)};
 
     if (at_ns / 1000000000u > INT32_MAX)
         t.tv_sec = INT32_MAX;
