@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A context: one PE's membership in a job, its rails, its connections. An object, not a global: several
- * PEs may be threads of one process, each with its own context.
+/* A context: one PE's membership in a job, its rails, its connections. An object, not a global:
+ * several PEs may be threads of one process, each with its own context.
  *
- * Thread safety: calls on one context come from one thread at a time unless a call says otherwise; the
- * context's own agent thread works beside them. Calls on different contexts are independent. */
+ * Thread safety: calls on one context come from one thread at a time unless a call says otherwise;
+ * the context's own agent thread works beside them. Calls on different contexts are independent. */
 #ifndef RAILYARD_CONTEXT_H
 #define RAILYARD_CONTEXT_H
 
@@ -24,19 +24,19 @@ typedef struct ry_ctx_attr {
      * per PE, found through the launcher's, PMIx's or torchrun's environment. */
     ry_hub *hub;
     uint32_t hub_pe;
-    /* Settings that go before the environment and the configuration file, as "NAME=VALUE" without the
-     * RAILYARD_ prefix ("RAILS=4"); n_settings of them. Copied. */
+    /* Settings that go before the environment and the configuration file, as "NAME=VALUE" without
+     * the RAILYARD_ prefix ("RAILS=4"); n_settings of them. Copied. */
     const char *const *settings;
     uint32_t n_settings;
 } ry_ctx_attr;
 
 /* Join the job: collective over all PEs. On failure ry_last_error() says in one line what and why.
- * Errors: CONFIG (a bad setting, or PEs that contradict each other), AUTH, LAUNCH (another PE ended),
- * DEVICE, NO_MEMORY, TIMEOUT. The caller owns *out. */
+ * Errors: CONFIG (a bad setting, or PEs that contradict each other), AUTH, LAUNCH (another PE
+ * ended), DEVICE, NO_MEMORY, TIMEOUT. The caller owns *out. */
 RY_API int ry_ctx_create(const ry_ctx_attr *attr, ry_ctx **out);
 
-/* Leave the job: waits, bounded, until peers need nothing more of this PE's memory; frees everything.
- * Accepts NULL. */
+/* Leave the job: waits, bounded, until peers need nothing more of this PE's memory; frees
+ * everything. Accepts NULL. */
 RY_API void ry_ctx_destroy(ry_ctx *ctx);
 
 RY_API int ry_hub_create(uint32_t n_pes, uint32_t n_nodes, ry_hub **out);
@@ -50,8 +50,8 @@ RY_API uint32_t ry_node_of(const ry_ctx *ctx, uint32_t pe);
 RY_API uint64_t ry_job(const ry_ctx *ctx);
 RY_API uint32_t ry_incarnation(const ry_ctx *ctx);
 
-/* All PEs meet; also a point behind which every earlier put of every PE is visible (it includes quiet).
- * Errors: TIMEOUT, UNREACHABLE, PEER_LOST. */
+/* All PEs meet; also a point behind which every earlier put of every PE is visible (it includes
+ * quiet). Errors: TIMEOUT, UNREACHABLE, PEER_LOST. */
 RY_API int ry_barrier(ry_ctx *ctx);
 
 /* Every PE gives len bytes, out has n_pes * len in PE order. Over the bootstrap: for set-up and
@@ -94,8 +94,8 @@ typedef struct ry_event {
 
 typedef void (*ry_event_cb)(void *arg, const ry_event *ev);
 
-/* Called from the context's agent thread (or the thread that moved a channel); it must not call back
- * into the context. One callback a context; NULL removes it. */
+/* Called from the context's agent thread (or the thread that moved a channel); it must not call
+ * back into the context. One callback a context; NULL removes it. */
 RY_API void ry_on_event(ry_ctx *ctx, ry_event_cb cb, void *arg);
 
 /* Let the context work (drive software NICs, see events) without waiting for anything. */

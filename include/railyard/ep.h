@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Expert parallelism: dispatch tokens to the PEs of their experts, combine what the experts made.
  *
- * Placement: experts are dealt to PEs in blocks; with E experts and n PEs, PE p has E / n, and one more if
- * p < E % n. All arrays are the caller's; the library never owns a tensor. Strides are in bytes.
+ * Placement: experts are dealt to PEs in blocks; with E experts and n PEs, PE p has E / n, and one
+ * more if p < E % n. All arrays are the caller's; the library never owns a tensor. Strides are in
+ * bytes.
  *
  * Dispatch and combine are collective: every PE makes the same calls in the same order. Each may be
- * split: RY_EP_SEND posts and returns, RY_EP_RECV waits for what the peers sent; both is the default.
- * One combine belongs to each dispatch, in order. At most `generations` - 1 dispatches may be under way
- * without their combine. */
+ * split: RY_EP_SEND posts and returns, RY_EP_RECV waits for what the peers sent; both is the
+ * default. One combine belongs to each dispatch, in order. At most `generations` - 1 dispatches may
+ * be under way without their combine. */
 #ifndef RAILYARD_EP_H
 #define RAILYARD_EP_H
 
@@ -20,7 +21,7 @@ extern "C" {
 typedef struct ry_ep ry_ep;
 
 enum ry_ep_mode { RY_EP_LL = 0, RY_EP_HT = 1 };
-enum ry_dtype { RY_BF16 = 0, RY_FP8 = 1 };         /* what dispatch puts on the wire; input is bf16 */
+enum ry_dtype { RY_BF16 = 0, RY_FP8 = 1 }; /* what dispatch puts on the wire; input is bf16 */
 enum ry_scale { RY_SCALE_F32 = 0, RY_SCALE_POW2 = 1, RY_SCALE_UE8M0 = 2 }; /* per 128 channels */
 enum { RY_EP_BOTH = 0, RY_EP_SEND = 1, RY_EP_RECV = 2 };
 
@@ -58,14 +59,15 @@ typedef struct ry_ep_input {
     uint32_t tokens;
 } ry_ep_input;
 
-/* What arrived: pointers into the library's buffers, valid until the combine of this dispatch returns
- * from its send.
+/* What arrived: pointers into the library's buffers, valid until the combine of this dispatch
+ * returns from its send.
  *
  * ll: rows stand at [local expert][source PE][slot]: row r of (expert e, source s) is number
- * (e * n_pes + s) * tokens_max + i, i < count[e * n_pes + s]; src_token[row] is the token's index at its
- * source. The (begin, count) of a pair is its base row and count.
- * ht: rows 0..rows-1, ordered by source PE, then by token; row_source[r], src_token[r]; topk_idx [rows, K]
- * holds local expert numbers (-1: not here), topk_weight [rows, K]; expert_rows[e] counts rows per expert. */
+ * (e * n_pes + s) * tokens_max + i, i < count[e * n_pes + s]; src_token[row] is the token's index
+ * at its source. The (begin, count) of a pair is its base row and count.
+ * ht: rows 0..rows-1, ordered by source PE, then by token; row_source[r], src_token[r]; topk_idx
+ * [rows, K] holds local expert numbers (-1: not here), topk_weight [rows, K]; expert_rows[e] counts
+ * rows per expert. */
 typedef struct ry_ep_output {
     const void *x;       /* bf16 or fp8 rows */
     size_t x_stride;
@@ -80,21 +82,23 @@ typedef struct ry_ep_output {
     const uint32_t *expert_rows; /* [E_local] */
 } ry_ep_output;
 
-/* out may be NULL when `phase` is RY_EP_SEND, in when it is RY_EP_RECV. Errors: INVALID (index out of range
- * or repeated: the text names token and place), TIMEOUT, UNREACHABLE, PEER_LOST only when the loss could
- * not be masked. */
+/* out may be NULL when `phase` is RY_EP_SEND, in when it is RY_EP_RECV. Errors: INVALID (index out
+ * of range or repeated: the text names token and place), TIMEOUT, UNREACHABLE, PEER_LOST only when
+ * the loss could not be masked. */
 RY_API int ry_ep_dispatch(ry_ep *ep, const ry_ep_input *in, ry_ep_output *out, int phase);
 
 /* Combine: y holds one bf16 row per received row, in the places of dispatch's output.
  * ll: the expert's row; the library weights it: out[t] = f32 sum over k in order of weight * row,
  * rounded once.
- * ht: the row already weighted over its local experts (ry_ep_local_reduce); rows add in f32 by PE within
- * a node, are rounded to bf16 where they cross nodes, then add by node.
- * out: [T, H] bf16. Tokens without any expert give zeros. */
-RY_API int ry_ep_combine(ry_ep *ep, const void *y, size_t y_stride, void *out, size_t out_stride, int phase);
+ * ht: the row already weighted over its local experts (ry_ep_local_reduce); rows add in f32 by PE
+ * within a node, are rounded to bf16 where they cross nodes, then add by node. out: [T, H] bf16.
+ * Tokens without any expert give zeros. */
+RY_API int ry_ep_combine(ry_ep *ep, const void *y, size_t y_stride, void *out, size_t out_stride,
+                         int phase);
 
-/* ht: the weighted sum in order of k of one row's expert outputs: out[i] = round(sum_k w[k]*y_k[i]), k over
- * those with topk_idx[k] >= 0; rows[k] is the bf16 output of expert topk_idx[k]. */
+/* ht: the weighted sum in order of k of one row's expert outputs: out[i] = round(sum_k
+ * w[k]*y_k[i]), k over those with topk_idx[k] >= 0; rows[k] is the bf16 output of expert
+ * topk_idx[k]. */
 RY_API void ry_ep_local_reduce(const int32_t *topk_idx, const float *topk_weight, uint32_t topk,
                                const void *const *rows, uint32_t hidden, void *out);
 
@@ -104,8 +108,8 @@ RY_API void ry_ep_dequantise(const ry_ep *ep, const ry_ep_output *out, uint32_t 
 /* Which PEs take part: bit p of mask[p / 64]. Changed only between iterations, by agreement. */
 RY_API void ry_ep_active(const ry_ep *ep, uint64_t *mask);
 
-/* After a combine: what the last iteration lost because a PE was lost. For each of this PE's tokens the
- * weight that is missing from its sum (0: complete). Returns how many (token, expert) pairs. */
+/* After a combine: what the last iteration lost because a PE was lost. For each of this PE's tokens
+ * the weight that is missing from its sum (0: complete). Returns how many (token, expert) pairs. */
 RY_API uint32_t ry_ep_lost(const ry_ep *ep, float *weight_lost, uint32_t tokens);
 
 /* Bytes this PE sent in the last dispatch and combine: across nodes by NIC, and not. */

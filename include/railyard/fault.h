@@ -9,17 +9,20 @@
 extern "C" {
 #endif
 
-/* Plan faults from a SPEC (grammar: railyard-fault(1)); each PE applies the events that touch it. The
- * same text drives the emulated NIC and the simulator. Errors: INVALID with the column in the text. */
+/* Plan faults from a SPEC (grammar: railyard-fault(1)); each PE applies the events that touch it.
+ * The same text drives the emulated NIC and the simulator. Errors: INVALID with the column in the
+ * text. */
 RY_API int ry_fault_plan(ry_ctx *ctx, const char *spec, uint64_t seed);
 /* Does the SPEC parse, for a job of this shape? */
 RY_API int ry_fault_check(const char *spec, uint32_t n_pes, uint32_t rails);
-/* Tell the planner how far the job is: iteration number, from 0. Operations are counted by the context. */
+/* Tell the planner how far the job is: iteration number, from 0. Operations are counted by the
+ * context. */
 RY_API void ry_fault_iteration(ry_ctx *ctx, uint64_t iteration);
 /* Operations posted from now on count for `opN` triggers; called when the warm-up is over. */
 RY_API void ry_fault_start(ry_ctx *ctx);
 
-/* What a fault did to this PE: one entry per event and rail it touches. Times in us, -1: not applicable. */
+/* What a fault did to this PE: one entry per event and rail it touches. Times in us, -1: not
+ * applicable. */
 typedef struct ry_fault_record {
     char kind[16];
     uint32_t pe, rail;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Status codes. Every function that can fail returns 0 or a negative ry_status; outputs are set only on
- * success. Codes are grouped by the largest thing that was lost: operation < path < rail < peer < context. */
+/* Status codes. Every function that can fail returns 0 or a negative ry_status; outputs are set
+ * only on success. Codes are grouped by the largest thing that was lost: operation < path < rail <
+ * peer < context. */
 #ifndef RAILYARD_STATUS_H
 #define RAILYARD_STATUS_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every file of core/ starts from: fixed-width types, the function mark, byte order.
  *
- * core/ is one source for three compilers: gcc and clang (C11) and nvcc (device code). It uses no libc,
- * no allocation, no system call and no clock; time enters through struct ry_env. */
+ * core/ is one source for three compilers: gcc and clang (C11) and nvcc (device code). It uses no
+ * libc, no allocation, no system call and no clock; time enters through struct ry_env. */
 #ifndef RY_CORE_BASE_H
 #define RY_CORE_BASE_H
 
@@ -28,7 +28,8 @@
 #define RY_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* The simulator compiles this same source with RY_SIM: every shared access is then a point at which
- * it may run another coroutine. Coverage marks (ry_mark) tell it which rare branches a run has met. */
+ * it may run another coroutine. Coverage marks (ry_mark) tell it which rare branches a run has
+ * met. */
 #if defined(RY_SIM)
 #ifdef __cplusplus
 extern "C" {

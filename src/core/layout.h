@@ -10,25 +10,25 @@
  *
  * Packed words: bits 0..47 sequence, bit 48 CLOSED, bits 49..63 number of the move that opened the ring.
  *
- * | word                        | writer                                                          |
+ * | word                        | writer                                                         |
  * |-----------------------------|-----------------------------------------------------------------|
- * | ring.resv_head              | initiator: compare-and-swap; mover: CLOSED, reset                |
- * | ring.ready_head             | initiator, in order of reservation; mover: reset                 |
- * | ring.lock, ring.prod        | initiator that holds the lock (handler gpu); mover               |
- * | ring.base, first, wqe[]     | initiator; mover, while the ring is closed                       |
- * | *ring.dbr, *ring.uar        | handler gpu: holder of the lock; cpu modes: proxy thread         |
- * | *ring.pslot                 | initiator, by max (cpu modes)                                    |
- * | *ring.pecho                 | proxy thread (cpu modes)                                         |
- * | *ring.cqe                   | NIC (and the agent while no QP is attached)                      |
- * | ring.cons                   | initiator that waits, by compare-and-swap of the same move       |
- * | ring.epoch, carried, failed_epoch | mover                                                      |
- * | ring.proven                 | mover, and the initiator that saw the proof, by max              |
- * | channel.state               | mover, elected by compare-and-swap GOOD or PARKED -> MOVING      |
- * | channel.released, probe[]   | initiator, by max; mover                                         |
- * | channel.dirty, parked_ns    | mover                                                            |
- * | slot_host.armed_epoch ...   | agent                                                            |
- * | hint                        | agent                                                            |
- * | signal sector word `slot`   | the peer's NIC, for the one path life that holds the slot        |
+ * | ring.resv_head              | initiator: compare-and-swap; mover: CLOSED, reset               |
+ * | ring.ready_head             | initiator, in order of reservation; mover: reset                |
+ * | ring.lock, ring.prod        | initiator that holds the lock (handler gpu); mover              |
+ * | ring.base, first, wqe[]     | initiator; mover, while the ring is closed                      |
+ * | *ring.dbr, *ring.uar        | handler gpu: holder of the lock; cpu modes: proxy thread        |
+ * | *ring.pslot                 | initiator, by max (cpu modes)                                   |
+ * | *ring.pecho                 | proxy thread (cpu modes)                                        |
+ * | *ring.cqe                   | NIC (and the agent while no QP is attached)                     |
+ * | ring.cons                   | initiator that waits, by compare-and-swap of the same move      |
+ * | ring.epoch, carried, failed_epoch | mover                                                     |
+ * | ring.proven                 | mover, and the initiator that saw the proof, by max             |
+ * | channel.state               | mover, elected by compare-and-swap GOOD or PARKED -> MOVING     |
+ * | channel.released, probe[]   | initiator, by max; mover                                        |
+ * | channel.dirty, parked_ns    | mover                                                           |
+ * | slot_host.armed_epoch ...   | agent                                                           |
+ * | hint                        | agent                                                           |
+ * | signal sector word `slot`   | the peer's NIC, for the one path life that holds the slot       |
  */
 #ifndef RY_CORE_LAYOUT_H
 #define RY_CORE_LAYOUT_H
