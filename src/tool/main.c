@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The railyard command: finds the subcommand and runs it. */
+#include <railyard/status.h>
+
+#include <stdio.h>
+#include <string.h>
+
+/* Exit codes, the same for every subcommand. */
+enum { EXIT_OK = 0, EXIT_BAD_INPUT = 2 };
+
+struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+};
+
+/* One line a subcommand. */
+static const struct command commands[] = {
+    {NULL, NULL, NULL},
+};
+
+static void print_help(void)
+{
+    puts("usage: railyard COMMAND [FLAG...]\n"
+         "       railyard --version | --help\n");
+    for (const struct command *c = commands; c->name; c++)
+        printf("  %-10s %s\n", c->name, c->summary);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        fputs("railyard: no command given: type railyard --help for the list\n", stderr);
+        return EXIT_BAD_INPUT;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("railyard %s\n", ry_version());
+        return EXIT_OK;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_help();
+        return EXIT_OK;
+    }
+    for (const struct command *c = commands; c->name; c++) {
+        if (strcmp(argv[1], c->name) == 0)
+            return c->run(argc - 1, argv + 1);
+    }
+    fprintf(stderr, "railyard: unknown command '%s': type railyard --help for the list\n", argv[1]);
+    return EXIT_BAD_INPUT;
+}
