@@ -18,7 +18,7 @@ for program in "$@"; do
     fi
     install -m 755 "$program" "$root/$folder/"
     # a script, or a static program, has no dynamic section and needs nothing
-    objdump -p "$program" 2> /dev/null | grep -q NEEDED || continue
+    objdump -p "$program" 2> /dev/null | grep NEEDED > /dev/null || continue
     while read -r name arrow path rest; do
         case $name in
             linux-vdso.so*) continue ;;

@@ -19,7 +19,7 @@ skip() {
     exit 77
 }
 
-stamp="$version $(cat "$here/init.sh" "$here/pull.sh" "${BASH_SOURCE[0]}" | sha256sum | cut -c1-16)"
+stamp="$version $(cat "$here/init.sh" "$here/closure.sh" "$here/pull.sh" "${BASH_SOURCE[0]}" | sha256sum | cut -c1-16)"
 mkdir -p "$cache"
 exec 9> "$cache/lock"
 flock -w 300 9 || skip "another run has held $cache/lock for five minutes"
@@ -36,7 +36,7 @@ packages=(qemu-system-x86 seabios cpio busybox-static iproute2 ibverbs-providers
     libibverbs-dev perftest binutils)
 missing=()
 for p in "${packages[@]}"; do
-    dpkg-query -W -f '${db:Status-Status}' "$p" 2> /dev/null | grep -qx installed \
+    dpkg-query -W -f '${db:Status-Status}' "$p" 2> /dev/null | grep -x installed > /dev/null \
         || missing+=("$p")
 done
 if [ ${#missing[@]} -gt 0 ]; then
