@@ -2,7 +2,8 @@
 # fetch.sh CACHE: makes, once, what every guest boots from: CACHE/vmlinuz and CACHE/base.cpio.gz.
 # The kernel package is unpacked, not installed. The tools of the guest are those of this machine's
 # packages; missing ones are installed by apt-get when run as root. A second call needs no network.
-# exit: 0 ready, 2 bad use, 77 something is missing that cannot be had here (the last line says what)
+# exit: 0 ready, 2 bad use, 77 something is missing that cannot be had here (the last line says
+# what)
 set -euo pipefail
 
 version=3 # raise when what goes into the image changes
@@ -19,7 +20,8 @@ skip() {
     exit 77
 }
 
-stamp="$version $(cat "$here/init.sh" "$here/closure.sh" "$here/pull.sh" "${BASH_SOURCE[0]}" | sha256sum | cut -c1-16)"
+sources=("$here/init.sh" "$here/pull.sh" "$here/closure.sh" "${BASH_SOURCE[0]}")
+stamp="$version $(cat "${sources[@]}" | sha256sum | cut -c1-16)"
 mkdir -p "$cache"
 exec 9> "$cache/lock"
 flock -w 300 9 || skip "another run has held $cache/lock for five minutes"

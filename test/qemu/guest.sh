@@ -1,7 +1,7 @@
 #!/bin/bash
-# guest.sh [OPTION...] -- COMMAND [ARG...]: runs a command in a guest with real verbs and returns its
-# exit status. Soft-RoCE on a stock kernel in QEMU by software emulation: no /dev/kvm, no root needed
-# (root only installs packages that are missing). What it measures is function, never speed.
+# guest.sh [OPTION...] -- COMMAND [ARG...]: runs a command in a guest with real verbs and returns
+# its exit status. Soft-RoCE on a stock kernel in QEMU by software emulation: no /dev/kvm, no root
+# needed (root only installs packages that are missing). What it measures is function, never speed.
 #
 #   one guest (the default), all in its first network namespace     two guests (-2), NODE is 0 or 1
 #
@@ -9,12 +9,14 @@
 #   rxe_a0 a0 10.0.0.1 -- swa0 [sw0] swb0 -- 10.0.0.2 b0 rxe_b0      rxe_a0 a0 ------- b0 rxe_b0
 #   rxe_a1 a1 10.0.1.1 -- swa1 [sw1] swb1 -- 10.0.1.2 b1 rxe_b1      rxe_a1 a1 ------- b1 rxe_b1
 #
-#   Each -- is a cable (a veth pair; between guests a datagram socket), each [sw] a bridge. Rails are
+#   Each -- is a cable (a veth pair; between guests a datagram socket), each [sw] a bridge. Rails
+# are
 #   subnets of their own: a0 does not reach b1. `pull KIND on|off PORT` in the guest breaks a cable;
 #   pull.sh lists the kinds.
 #
 # options:
-#   -b PROGRAM     copy it, with the libraries it needs, to /app in the guest (first in PATH); repeats
+#   -b PROGRAM     copy it, with the libraries it needs, to /app in the guest (first in PATH);
+# repeats
 #   -f FILE[:DST]  copy a file to /app, or to DST (absolute); repeats
 #   -o FOLDER      what the command leaves in /out is put there
 #   -k FOLDER      console and output are kept there when the command fails (default: CACHE/failed)

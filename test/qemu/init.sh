@@ -1,7 +1,7 @@
 #!/bin/sh
-# init of the guest. guest.sh draws the network it makes. Runs /app/command and gives its exit status
-# to the host as the last line of the third serial port, its output through the second, and what it
-# left in /out as a tar after "rc=". The first port is the console.
+# init of the guest. guest.sh draws the network it makes. Runs /app/command and gives its exit
+# status to the host as the last line of the third serial port, its output through the second, and
+# what it left in /out as a tar after "rc=". The first port is the console.
 PATH=/app:/sbin:/bin
 export PATH
 busybox mount -t proc proc /proc

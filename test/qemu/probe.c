@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a link failure looks like through plain verbs, without railyard: an RC QP between two devices
- * of one machine keeps 16 writes of 64 KiB outstanding, a link is broken under it, and one line tells
- * the first bad completion, when it came, what both ports and both QPs said, and how long a rebuild
- * took. faults.sh runs it for every fault of its table.
+/* What a link failure looks like through plain verbs, without railyard: an RC QP between two
+ * devices of one machine keeps 16 writes of 64 KiB outstanding, a link is broken under it, and one
+ * line tells the first bad completion, when it came, what both ports and both QPs said, and how
+ * long a rebuild took. faults.sh runs it for every fault of its table.
  * exit: 0 a line was printed, 2 bad use or set-up, 3 a write failed before anything was broken */
 #include <errno.h>
 #include <getopt.h>
@@ -103,8 +103,8 @@ static int set_link(const char *netdev, int up)
 static int post_write(struct end *me, const struct end *you, uint64_t id, unsigned bytes,
                       uint32_t rkey_error);
 
-/* "down:NETDEV", "up:NETDEV", "qp-error" (the far QP), "bad-key" (one write with a wrong key), "none"
- * or a command of the shell */
+/* "down:NETDEV", "up:NETDEV", "qp-error" (the far QP), "bad-key" (one write with a wrong key),
+ * "none" or a command of the shell */
 static int apply(const char *spec, struct end *me, struct end *you)
 {
     struct ibv_qp_attr a = {.qp_state = IBV_QPS_ERR};
