@@ -10,13 +10,11 @@
 #   rxe_a1 a1 10.0.1.1 -- swa1 [sw1] swb1 -- 10.0.1.2 b1 rxe_b1      rxe_a1 a1 ------- b1 rxe_b1
 #
 #   Each -- is a cable (a veth pair; between guests a datagram socket), each [sw] a bridge. Rails
-# are
-#   subnets of their own: a0 does not reach b1. `pull KIND on|off PORT` in the guest breaks a cable;
-#   pull.sh lists the kinds.
+#   are subnets of their own. `pull KIND on|off PORT` in the guest breaks a cable; pull.sh lists
+#   the kinds.
 #
 # options:
-#   -b PROGRAM     copy it, with the libraries it needs, to /app in the guest (first in PATH);
-# repeats
+#   -b PROGRAM     copy it, with the libraries it needs, to /app (first in PATH); repeats
 #   -f FILE[:DST]  copy a file to /app, or to DST (absolute); repeats
 #   -o FOLDER      what the command leaves in /out is put there
 #   -k FOLDER      console and output are kept there when the command fails (default: CACHE/failed)

@@ -10,8 +10,8 @@
 #   reorder:MS:JITTER  the same, and packets overtake each other
 # exit: 0 done, 2 bad use
 usage() {
-    echo "pull: $1: say pull KIND on|off PORT; KIND is link, switch, bridge, mute, blocked, loss:P," \
-        "delay:MS:JITTER or reorder:MS:JITTER" >&2
+    echo "pull: $1: say pull KIND on|off PORT; KIND is link, switch, bridge, mute, blocked," \
+        "loss:P, delay:MS:JITTER or reorder:MS:JITTER" >&2
     exit 2
 }
 [ $# = 3 ] || usage "takes three words"
