@@ -120,7 +120,7 @@ struct ry_slot_host {
     const uint32_t *rkeys; /* by remote memory region */
     void *nic_qp;          /* the backend's handle, host only */
     uint32_t qpn;
-    uint32_t rsvd2;
+    uint32_t next_idx; /* ring index at which the first record goes: behind the agent's probes */
     uint64_t rsvd3[6];
 };
 RY_STATIC_ASSERT(sizeof(struct ry_slot_host) == 192, "agent's words of a slot");

@@ -235,7 +235,7 @@ RY_FN int ry_move_onward(struct ry_channel *ch, uint32_t log, uint32_t move, enu
 {
     struct ry_ring *l = &ch->ring[log];
     bool planned = kind == RY_MOVE_PLANNED;
-    uint64_t from = ry_ld_acq64(&ch->released), suspect;
+    uint64_t from = ry_ld_acq64(&ch->released), suspect = from;
     bool alone;
 
     from = ry_seq_max(ry_seq_max(from, l->first), planned ? end : ry_ld_acq64(&l->proven));
@@ -331,6 +331,20 @@ RY_FN int ry_channel_move(struct ry_channel *ch, enum ry_move_kind kind, uint64_
     else if (was_good)
         ry_move_leave(l, end);
     return ry_move_onward(ch, log, move, kind, frontier, end, env);
+}
+
+/* Start of a channel's life: make slot `slot`, which the agent has armed, active. Nobody else uses
+ * the channel yet. */
+RY_FN void ry_channel_open(struct ry_channel *ch, uint32_t slot, const struct ry_env *env)
+{
+    struct ry_ring *r = &ch->ring[slot];
+    uint64_t seq = ry_ld_acq64(&ch->released);
+
+    ry_ring_adopt(r);
+    ry_ring_place(r, seq);
+    ry_ring_run(ch, r, 1, seq, seq, env);
+    ry_ring_open(r, 1, seq);
+    ry_st_rel64(&ch->state, ry_state_pack(RY_CH_GOOD, slot, 1));
 }
 
 /* A parked channel whose time is over: the peer is given up. True for the one that did it. */

@@ -34,7 +34,7 @@ struct ry_hello {
     uint32_t layout_version, ctl_version;
     char version[16];
     uint64_t heap_bytes, heap_base;
-    uint64_t seg_bytes;
+    uint64_t seg_bytes, seg_base;
     uint32_t node, incarnation;
     uint32_t channels; /* setting; 0 = one per rail */
     uint32_t failover;
@@ -113,7 +113,6 @@ struct ry_in_slot {
     struct ry_qp_addr peer;
     uint64_t since_ns;
     uint32_t ladder; /* step of rule 7's ladder */
-    bool arm_waits;  /* an ARM for a later epoch waits for this fence */
 };
 
 /* Health of one pair of rails towards a peer: back-off of returns. */
@@ -138,7 +137,8 @@ struct ry_peer {
     struct ry_in_slot *in;      /* [n_channels * RY_SLOTS], theirs to us */
     uint64_t rails_up;          /* bit per peer rail: not known to be down */
     uint64_t rails_drained;
-    uint32_t news; /* number of the newest RAILS message seen */
+    uint32_t news;       /* number of the newest RAILS message seen */
+    uint32_t acked_news; /* number of ours that it has */
     uint32_t rkeys[RY_RAILS_MAX][RY_MRS_MAX];
     uint32_t weights[RY_CHANNELS_MAX];
     uint32_t weight_sum;
@@ -160,8 +160,9 @@ struct ry_mesh {
     uint32_t lkeys[RY_RAILS_MAX][RY_MRS_MAX];
     struct ry_mr mrs[RY_RAILS_MAX];
     struct ry_peer *peers; /* [n_pes] */
-    uint64_t rails_up, rails_drained;
+    uint64_t rails_up, rails_drained, rails_cut;
     uint32_t rails_news; /* number of our newest RAILS message */
+    uint32_t rails_told; /* and of the one that was sent to all */
     uint64_t rails_repeat_ns;
     uint64_t rail_down_ns[RY_RAILS_MAX];
     uint64_t hint;
@@ -196,10 +197,13 @@ bool ry_plan_backup(const struct ry_hello *a, const struct ry_hello *b, uint32_t
 
 /* --- setup.c --- */
 
-/* Collective: rails, hello, contradictions, segments, queue pairs, connections. The caller has
- * filled nic, boot, cfg, env, heap*, hello.{node, channels, p2p, nic, ...}. On failure everything
- * is undone. */
-int ry_mesh_setup(struct ry_mesh *m, uint64_t deadline_ns);
+/* Collective, two steps. hello: register the heap, tell and learn rails and settings, find
+ * contradictions. The caller has filled nic, boot, cfg, env, heap* and hello.{heap_base, node,
+ * channels, failover, p2p, nic, seg_*}. Between the two it maps what it can: peers[].heap, .seg,
+ * .direct. connect: queue pairs, one exchange of all addresses, connections, home rings open. On
+ * failure call teardown. */
+int ry_mesh_hello(struct ry_mesh *m, uint64_t deadline_ns);
+int ry_mesh_connect(struct ry_mesh *m, uint64_t deadline_ns);
 void ry_mesh_teardown(struct ry_mesh *m);
 /* Take a peer's place anew (a replacement joined under its rank): channels start above every value
  * in the survivors' words. */
