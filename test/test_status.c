@@ -14,11 +14,12 @@ static void every_status_has_a_text_of_its_own(void **state)
 {
     (void)state;
     static const int codes[] = {
-        RY_OK,           RY_ERR_INVALID,     RY_ERR_RANGE,       RY_ERR_ACCESS,      RY_ERR_NOMEM,
-        RY_ERR_AGAIN,    RY_ERR_TIMEOUT,     RY_ERR_UNSUPPORTED, RY_ERR_CANCELED,    RY_ERR_PATH,
-        RY_ERR_PATH_SILENT, RY_ERR_PATH_CLOSED, RY_ERR_RAIL,     RY_ERR_RAIL_NONE,   RY_ERR_PEER,
-        RY_ERR_PEER_NOPATH, RY_ERR_PEER_CONFIG, RY_ERR_PEER_AUTH, RY_ERR_CONTEXT,    RY_ERR_SYSTEM,
-        RY_ERR_BOOTSTRAP,
+        RY_OK,           RY_ERR_AGAIN,        RY_ERR_INVALID,       RY_ERR_NO_MEMORY,
+        RY_ERR_UNSUPPORTED, RY_ERR_EXISTS,    RY_ERR_NOT_FOUND,     RY_ERR_BUSY,
+        RY_ERR_TIMEOUT,  RY_ERR_LOCAL_ACCESS, RY_ERR_REMOTE_ACCESS, RY_ERR_REQUEST,
+        RY_ERR_PATH,     RY_ERR_RAIL,         RY_ERR_UNREACHABLE,   RY_ERR_PEER_LOST,
+        RY_ERR_CONFIG,   RY_ERR_AUTH,         RY_ERR_PROTOCOL,      RY_ERR_SYSTEM,
+        RY_ERR_DEVICE,   RY_ERR_STALLED,      RY_ERR_LAUNCH,
     };
     size_t n = sizeof(codes) / sizeof(codes[0]);
     for (size_t i = 0; i < n; i++) {

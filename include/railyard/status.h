@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Status codes, and what every other public header needs. */
+/* Status codes. Every function that can fail returns 0 or a negative ry_status; outputs are set
+ * only on success. Codes are grouped by the largest thing that was lost: operation < path < rail <
+ * peer < context. */
 #ifndef RAILYARD_STATUS_H
 #define RAILYARD_STATUS_H
 
@@ -13,51 +15,50 @@
 extern "C" {
 #endif
 
-/* What a call returns: RY_OK or a negative code. Codes are grouped by the largest thing that was lost,
- * so that `status <= RY_ERR_PEER` asks "is the peer gone, or worse?". Outputs are set on RY_OK only. */
-typedef enum ry_status {
+enum ry_status {
     RY_OK = 0,
+    /* nothing lost: try again, or the call was wrong */
+    RY_ERR_AGAIN = -1,      /* not yet; call again */
+    RY_ERR_INVALID = -2,    /* an argument is out of its documented range */
+    RY_ERR_NO_MEMORY = -3,  /* memory, heap or descriptors ran out */
+    RY_ERR_UNSUPPORTED = -4, /* not in this build or not on this device */
+    RY_ERR_EXISTS = -5,
+    RY_ERR_NOT_FOUND = -6,
+    RY_ERR_BUSY = -7,
+    /* one operation */
+    RY_ERR_TIMEOUT = -20,       /* its deadline passed; it may still complete */
+    RY_ERR_LOCAL_ACCESS = -21,  /* bad local key or bounds */
+    RY_ERR_REMOTE_ACCESS = -22, /* bad remote key or bounds */
+    RY_ERR_REQUEST = -23,       /* the NIC refuses the request itself */
+    /* a path */
+    RY_ERR_PATH = -40,
+    /* a rail */
+    RY_ERR_RAIL = -60,
+    /* a peer */
+    RY_ERR_UNREACHABLE = -80, /* no usable path to the peer within the time-out */
+    RY_ERR_PEER_LOST = -81,   /* the peer was agreed to be lost, and is masked */
+    /* the context */
+    RY_ERR_CONFIG = -100,    /* setting, file or contradiction between PEs */
+    RY_ERR_AUTH = -101,      /* wrong job secret */
+    RY_ERR_PROTOCOL = -102,  /* a bootstrap or control message that makes no sense */
+    RY_ERR_SYSTEM = -103,    /* the operating system refused */
+    RY_ERR_DEVICE = -104,    /* no device, or the device refused */
+    RY_ERR_STALLED = -105,   /* another initiator stopped in mid-submit */
+    RY_ERR_LAUNCH = -106,    /* another PE ended while starting */
+};
 
-    /* the operation: nothing else is affected */
-    RY_ERR_INVALID = -1,     /* an argument is wrong */
-    RY_ERR_RANGE = -2,       /* an address or index lies outside what it indexes */
-    RY_ERR_ACCESS = -3,      /* a key does not allow this access */
-    RY_ERR_NOMEM = -4,       /* no memory, or the heap is too small */
-    RY_ERR_AGAIN = -5,       /* not now, the same call may succeed later */
-    RY_ERR_TIMEOUT = -6,     /* the deadline passed */
-    RY_ERR_UNSUPPORTED = -7, /* this build, device or mode cannot do it */
-    RY_ERR_CANCELED = -8,    /* given up before it ran */
-
-    /* a path: other paths of the channel still work */
-    RY_ERR_PATH = -20,        /* the queue pair failed */
-    RY_ERR_PATH_SILENT = -21, /* no completion came in time */
-    RY_ERR_PATH_CLOSED = -22, /* the ring is closed by a move */
-
-    /* a rail: every path over this port */
-    RY_ERR_RAIL = -40,      /* the port or its NIC failed */
-    RY_ERR_RAIL_NONE = -41, /* there is no such rail */
-
-    /* a peer: every path to this PE */
-    RY_ERR_PEER = -60,        /* the peer is lost or masked */
-    RY_ERR_PEER_NOPATH = -61, /* no path to the peer came back in time */
-    RY_ERR_PEER_CONFIG = -62, /* the peer's configuration contradicts ours */
-    RY_ERR_PEER_AUTH = -63,   /* the peer does not know the job's secret */
-
-    /* the context: nothing can be done with it but to finalize it */
-    RY_ERR_CONTEXT = -80,  /* a promise of the library was broken */
-    RY_ERR_SYSTEM = -81,   /* the operating system refused a resource */
-    RY_ERR_BOOTSTRAP = -82 /* the job could not be formed */
-} ry_status;
-
-/* One lowercase English phrase for a status, e.g. "timed out". Never NULL, also for numbers that are no
- * status. Static text, not to be freed. Thread safe. */
+/* Name and meaning of a status, static strings, never NULL. Thread safe. */
+RY_API const char *ry_status_name(int status);
 RY_API const char *ry_status_text(int status);
 
-/* The library's version, "major.minor.patch". Static text. Thread safe. */
+/* Text of the last error that this thread saw: one lowercase line, empty if none; valid until the
+ * thread's next railyard call. */
+RY_API const char *ry_last_error(void);
+
+/* Library version "major.minor.patch". */
 RY_API const char *ry_version(void);
 
 #ifdef __cplusplus
 }
 #endif
-
 #endif
