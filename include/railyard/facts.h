@@ -2,12 +2,13 @@
 /* Facts: what a machine says about itself, read through one small door.
  *
  * A fact is a small text under a relative path. Paths under sys/, proc/ and etc/ are the files of
- * that name; topology.xml is hwloc's XML; paths under facts/ are made at run time from what no file
- * shows (GPUs through NVML, limits, libraries in sight, settings). A record is a directory, or a set
- * kept in memory, of the same paths, so that a check cannot tell a record from the machine.
+ * that name; topology.xml is hwloc's XML; paths under facts/ are made at run time from what no
+ * file shows (GPUs through NVML, limits, libraries in sight, settings). A record is a directory,
+ * or a set kept in memory, of the same paths, so that a check cannot tell a record from the
+ * machine.
  *
- * A record is not trusted: no path leaves it, links and special files in it are not followed, a file
- * is at most RY_FACT_MAX bytes and a folder at most RY_FACT_NAMES names.
+ * A record is not trusted: no path leaves it, links and special files in it are not followed, a
+ * file is at most RY_FACT_MAX bytes and a folder at most RY_FACT_NAMES names.
  *
  * Thread safety: an object may be used by one thread at a time. */
 #ifndef RAILYARD_FACTS_H
@@ -45,11 +46,13 @@ RY_API void ry_facts_close(ry_facts *facts);
 RY_API int ry_facts_is_live(const ry_facts *facts);
 
 /* Lays `len_bytes` of `data` over `path` (copied). data NULL hides the path and all below it.
- * Errors: RY_ERR_INVALID for a path that is not plain and relative, RY_ERR_RANGE past a bound. */
+ * Errors: RY_ERR_INVALID for a path that is not plain and relative, RY_ERR_NO_MEMORY past a bound.
+ */
 RY_API int ry_facts_put(ry_facts *facts, const char *path, const void *data, size_t len_bytes);
 
 /* The fact at `path` as a string that the caller frees: trailing white space is cut and a byte 0
- * inside is shown as a space. NULL where there is none, or it cannot be read, or it is too long. */
+ * inside is shown as a space. NULL where there is none, or it cannot be read, or it is too long.
+ */
 RY_API char *ry_facts_text(ry_facts *facts, const char *path);
 
 /* The fact at `path`, as printf makes it. */

@@ -2,8 +2,9 @@
 /* Topology: which NIC ports a GPU should use, and what stands in for each when it dies.
  *
  * Distances are those that `nvidia-smi topo -m` prints. A port is one physical port of one RDMA
- * device; ports and GPUs are numbered from 0 in the order of their names and of NVML. Loading reads
- * facts once; afterwards an object never changes and may be read by any number of threads. */
+ * device; ports and GPUs are numbered from 0 in the order of their names and of NVML. Loading
+ * reads facts once; afterwards an object never changes and may be read by any number of threads.
+ */
 #ifndef RAILYARD_TOPO_H
 #define RAILYARD_TOPO_H
 
@@ -42,23 +43,34 @@ typedef struct ry_topo_gpu {
     uint32_t shared_with; /* how many other GPUs use one of its ports */
 } ry_topo_gpu;
 
-typedef enum ry_link_layer { RY_LINK_UNKNOWN = 0, RY_LINK_INFINIBAND, RY_LINK_ETHERNET } ry_link_layer;
+typedef enum ry_link_layer {
+    RY_LINK_UNKNOWN = 0,
+    RY_LINK_INFINIBAND,
+    RY_LINK_ETHERNET
+} ry_link_layer;
+
+typedef enum ry_exclusion {
+    RY_EXCLUDED_NOT = 0,
+    RY_EXCLUDED_BY_USER, /* by `hca` of the options */
+    RY_EXCLUDED_VIRTUAL  /* a virtual function beside the card it belongs to, which is used itself
+                          */
+} ry_exclusion;
 
 typedef struct ry_topo_port {
-    char device[40];      /* RDMA device, for example mlx5_0 */
-    char bus[24];         /* PCI address of the function */
-    char cpus[128];       /* nearest CPUs, as a Linux list */
-    uint32_t nic;         /* number of the RDMA device, in order of names */
-    uint32_t card;        /* functions of one card have the same number */
-    uint32_t port;        /* 1.. within the device */
-    uint32_t device_ports;/* ports of that device */
-    int32_t numa;         /* -1 if unknown */
-    uint32_t rate_mbps;   /* 0 if unknown */
+    char device[40];       /* RDMA device, for example mlx5_0 */
+    char bus[24];          /* PCI address of the function */
+    char cpus[128];        /* nearest CPUs, as a Linux list */
+    uint32_t nic;          /* number of the RDMA device, in order of names */
+    uint32_t card;         /* functions of one card have the same number */
+    uint32_t port;         /* 1.. within the device */
+    uint32_t device_ports; /* ports of that device */
+    int32_t numa;          /* -1 if unknown */
+    uint32_t rate_mbps;    /* 0 if unknown */
     ry_link_layer layer;
-    uint8_t active;       /* state ACTIVE, or no state to be read */
-    uint8_t is_virtual;   /* a virtual function */
-    uint8_t is_bond;      /* a bond of ports, shown as one device */
-    uint8_t excluded;     /* by `hca` of the options */
+    uint8_t active;     /* state ACTIVE, or no state to be read */
+    uint8_t is_virtual; /* a virtual function */
+    uint8_t is_bond;    /* a bond of ports, shown as one device */
+    uint8_t excluded;   /* why it may not be used, see ry_exclusion */
 } ry_topo_port;
 
 /* What the user wants instead of the nearest; a zeroed one asks for nothing. */
@@ -104,16 +116,18 @@ RY_API const char *ry_distance_name(ry_distance distance);
 /* The number of the port "device" or "device:port", or -1. */
 RY_API int32_t ry_topo_find_port(const ry_topo *topo, const char *name);
 
-/* Rails of a GPU, the order being that of its rail numbers. Returns how many there are and writes at
- * most `cap` of them. Nearest first by PCIe distance; equally near GPUs split equally near ports. */
+/* Rails of a GPU, the order being that of its rail numbers. Returns how many there are and writes
+ * at most `cap` of them. Nearest first by PCIe distance; equally near GPUs split equally near
+ * ports. */
 RY_API uint32_t ry_topo_rails_for_gpu(const ry_topo *topo, uint32_t gpu, uint32_t *ports,
                                       uint32_t cap);
 
 typedef enum ry_backup_why {
     RY_BACKUP_NONE = 0,  /* there is no other port that the GPU may use */
     RY_BACKUP_SAME_CARD, /* another port of the same card */
-    RY_BACKUP_NEAREST,   /* the one nearest port of another card */
-    RY_BACKUP_NEIGHBOUR  /* among equally near ports, the neighbour in number */
+    RY_BACKUP_NEAREST,   /* a nearest port of another card */
+    RY_BACKUP_NEIGHBOUR  /* the same, several being equally near: the neighbour in number (i xor 1)
+                          */
 } ry_backup_why;
 
 /* What stands in when rail `port` of `gpu` dies. `port` need not be one of the GPU's rails. On

@@ -17,8 +17,8 @@ struct ry_tool_flag {
     const char *help;
 };
 
-/* Reads flags up to the first word that is none, or past "--". Returns its index, or -1 after it has
- * printed help (*exit_code 0) or an error (*exit_code 2). `flags` ends with a name of NULL. */
+/* Reads flags up to the first word that is none, or past "--". Returns its index, or -1 after it
+ * has printed help (*exit_code 0) or an error (*exit_code 2). `flags` ends with a name of NULL. */
 int ry_tool_flags(int argc, char **argv, const struct ry_tool_flag *flags, const char *usage,
                   int *exit_code);
 

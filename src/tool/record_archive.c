@@ -35,10 +35,11 @@ static int read_entry(struct archive *in, const char *path, ry_facts *into, char
     }
     int status;
     if (got != 0)
-        status = say(why, why_bytes, got < 0 ? "it is cut off or damaged" : "a file in it is too large");
+        status = say(why, why_bytes,
+                     got < 0 ? "it is cut off or damaged" : "a file in it is too large");
     else
         status = ry_facts_put(into, path, data, len);
-    if (status == RY_ERR_RANGE)
+    if (status == RY_ERR_NO_MEMORY)
         say(why, why_bytes, "it holds too much for a record");
     else if (got == 0 && status == RY_ERR_INVALID)
         say(why, why_bytes, "a path in it leads outside or is not plain");
@@ -117,7 +118,7 @@ int ry_tool_read_archive(const void *data, size_t len_bytes, ry_facts *into, cha
     why[0] = '\0';
     if (!in || ry_facts_open_empty(&raw) != RY_OK) {
         archive_read_free(in);
-        return RY_ERR_NOMEM;
+        return RY_ERR_NO_MEMORY;
     }
     archive_read_support_format_tar(in);
     archive_read_support_filter_gzip(in);

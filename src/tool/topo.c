@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* railyard topo: the matrix of nvidia-smi with a row for each port, rails, backups and findings. */
+/* railyard topo: the matrix of nvidia-smi with a row for each port, rails, backups and findings.
+ */
 #include "topo.h"
 
 #include <stdio.h>
@@ -9,9 +10,10 @@
 #include "commands.h"
 #include "record.h"
 
-static const char usage[] = "usage: railyard topo [FLAG...]\n\n"
-                            "Shows which NIC ports each GPU uses, what backs each of them, and what "
-                            "is wrong.";
+static const char usage[] =
+    "usage: railyard topo [FLAG...]\n\n"
+    "Shows which NIC ports each GPU uses, what backs each of them, and what "
+    "is wrong.";
 
 void ry_topo_row_name(const ry_topo *topo, uint32_t i, char *name, size_t cap)
 {
@@ -90,13 +92,17 @@ static void print_matrix(const ry_topo *topo)
 
 static const char *layer_name(ry_link_layer layer)
 {
-    return layer == RY_LINK_INFINIBAND ? "InfiniBand" : layer == RY_LINK_ETHERNET ? "Ethernet" : "?";
+    return layer == RY_LINK_INFINIBAND ? "InfiniBand"
+           : layer == RY_LINK_ETHERNET ? "Ethernet"
+                                       : "?";
 }
 
 static void print_legend(const ry_topo *topo)
 {
     puts("\nX same device, NV# NVLinks, PIX one PCIe bridge, PXB several, PHB one host bridge,\n"
-         "NODE one NUMA node, SYS across NUMA nodes\n\nports:");
+         "NODE one NUMA node, SYS across NUMA nodes");
+    if (ry_topo_port_count(topo) > 0)
+        puts("\nports:");
     for (uint32_t i = 0; i < ry_topo_port_count(topo); i++) {
         const ry_topo_port *port = ry_topo_port_at(topo, i);
         char name[32];
@@ -105,13 +111,14 @@ static void print_legend(const ry_topo *topo)
                port->bus[0] ? port->bus : "no PCI device", port->rate_mbps / 1000,
                layer_name(port->layer), port->active ? "" : ", not active",
                port->is_virtual ? ", virtual function" : "", port->is_bond ? ", bond" : "",
-               port->excluded ? ", left out by RAILYARD_HCA" : "");
+               port->excluded == RY_EXCLUDED_BY_USER ? ", left out by RAILYARD_HCA" : "");
     }
 }
 
 static void print_rails(const ry_topo *topo)
 {
-    puts("\nrails:");
+    if (ry_topo_gpu_count(topo) > 0)
+        puts("\nrails:");
     for (uint32_t g = 0; g < ry_topo_gpu_count(topo); g++) {
         uint32_t rails[RY_TOPO_RAILS];
         uint32_t count = ry_topo_rails_for_gpu(topo, g, rails, RY_TOPO_RAILS);
@@ -137,7 +144,7 @@ static void print_rails(const ry_topo *topo)
 static void print_findings(const ry_topo *topo)
 {
     uint32_t count = ry_topo_issue_count(topo);
-    puts("\nfindings:");
+    puts(ry_topo_gpu_count(topo) + ry_topo_port_count(topo) ? "\nfindings:" : "findings:");
     if (ry_topo_gpu_count(topo) == 0)
         puts("  no GPU here, so there are no rails");
     if (ry_topo_port_count(topo) == 0)
@@ -186,8 +193,10 @@ int ry_command_topo(int argc, char **argv)
         return code;
     int quiet = (json && strcmp(json, "-") == 0) || (svg && strcmp(svg, "-") == 0);
     if (!quiet) {
-        print_matrix(topo);
-        print_legend(topo);
+        if (ry_topo_gpu_count(topo) + ry_topo_port_count(topo) > 0) {
+            print_matrix(topo);
+            print_legend(topo);
+        }
         print_rails(topo);
         print_findings(topo);
     }

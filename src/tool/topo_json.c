@@ -15,8 +15,8 @@ static json_t *gpus_to_json(const ry_topo *topo)
     for (uint32_t i = 0; i < ry_topo_gpu_count(topo); i++) {
         const ry_topo_gpu *gpu = ry_topo_gpu_at(topo, i);
         json_array_append_new(
-            list, json_pack("{s:i, s:s, s:o, s:o, s:i, s:i, s:i}", "index", (int)gpu->index, "name",
-                            gpu->name, "bus", text_or_null(gpu->bus), "cpus",
+            list, json_pack("{s:i, s:s, s:o, s:o, s:i, s:i, s:i}", "index", (int)gpu->index,
+                            "name", gpu->name, "bus", text_or_null(gpu->bus), "cpus",
                             text_or_null(gpu->cpus), "numa", (int)gpu->numa, "sm", (int)gpu->sm,
                             "shared_with", (int)gpu->shared_with));
     }
@@ -32,12 +32,13 @@ static json_t *ports_to_json(const ry_topo *topo)
         char name[64];
         snprintf(name, sizeof name, "%s:%u", port->device, port->port);
         json_array_append_new(
-            list, json_pack("{s:s, s:s, s:i, s:i, s:o, s:i, s:f, s:s, s:b, s:b, s:b, s:b}", "name",
-                            name, "device", port->device, "port", (int)port->port, "card",
-                            (int)port->card, "bus", text_or_null(port->bus), "numa",
-                            (int)port->numa, "rate_gbps", (double)port->rate_mbps / 1000, "layer",
-                            layers[port->layer], "active", port->active, "virtual",
-                            port->is_virtual, "bond", port->is_bond, "excluded", port->excluded));
+            list,
+            json_pack("{s:s, s:s, s:i, s:i, s:o, s:i, s:f, s:s, s:b, s:b, s:b, s:b}", "name", name,
+                      "device", port->device, "port", (int)port->port, "card", (int)port->card,
+                      "bus", text_or_null(port->bus), "numa", (int)port->numa, "rate_gbps",
+                      (double)port->rate_mbps / 1000, "layer", layers[port->layer], "active",
+                      port->active, "virtual", port->is_virtual, "bond", port->is_bond, "excluded",
+                      port->excluded != RY_EXCLUDED_NOT));
     }
     return list;
 }
@@ -103,9 +104,9 @@ static json_t *findings_to_json(const ry_topo *topo)
     json_t *list = json_array();
     for (uint32_t i = 0; i < ry_topo_issue_count(topo); i++) {
         const ry_topo_issue *issue = ry_topo_issue_at(topo, i);
-        json_array_append_new(list, json_pack("{s:s, s:s}", "kind",
-                                              ry_topo_issue_name(issue->kind), "text",
-                                              issue->text));
+        json_array_append_new(
+            list,
+            json_pack("{s:s, s:s}", "kind", ry_topo_issue_name(issue->kind), "text", issue->text));
     }
     return list;
 }

@@ -29,17 +29,19 @@ static void put_text(FILE *out, int x, int y, const char *class, const char *tex
 static void put_box(FILE *out, uint32_t x, int y, const char *fill, const char *first,
                     const char *second)
 {
-    fprintf(out, "<rect x=\"%u\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\" fill=\"%s\"/>\n", x, y,
-            BOX_W, BOX_H, fill);
+    fprintf(out, "<rect x=\"%u\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\" fill=\"%s\"/>\n", x,
+            y, BOX_W, BOX_H, fill);
     put_text(out, (int)x + BOX_W / 2, y + 19, "a", first);
     put_text(out, (int)x + BOX_W / 2, y + 35, "b", second);
 }
 
 static void put_line(FILE *out, uint32_t from, uint32_t to, const char *colour, int dashed)
 {
-    fprintf(out, "<line x1=\"%u\" y1=\"%d\" x2=\"%u\" y2=\"%d\" stroke=\"%s\" stroke-width=\"%s\"%s/>\n",
-            from + BOX_W / 2, GPU_Y + BOX_H, to + BOX_W / 2, PORT_Y, colour, dashed ? "1" : "2.5",
-            dashed ? " stroke-dasharray=\"5 4\"" : "");
+    fprintf(
+        out,
+        "<line x1=\"%u\" y1=\"%d\" x2=\"%u\" y2=\"%d\" stroke=\"%s\" stroke-width=\"%s\"%s/>\n",
+        from + BOX_W / 2, GPU_Y + BOX_H, to + BOX_W / 2, PORT_Y, colour, dashed ? "1" : "2.5",
+        dashed ? " stroke-dasharray=\"5 4\"" : "");
 }
 
 static void put_rails(FILE *out, const ry_topo *topo, uint32_t width)
@@ -88,12 +90,13 @@ char *ry_topo_to_svg(const ry_topo *topo)
     FILE *out = open_memstream(&text, &len);
     if (!out)
         return NULL;
-    fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%u\" height=\"%u\" "
-            "font-family=\"sans-serif\" font-size=\"12\">\n<style>.a{fill:#fff;text-anchor:middle;"
-            "font-weight:bold}.b{fill:#fff;text-anchor:middle;font-size:10px}.c{fill:#222}</style>\n"
-            "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
-            width, height);
+    fprintf(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%u\" height=\"%u\" "
+        "font-family=\"sans-serif\" font-size=\"12\">\n<style>.a{fill:#fff;text-anchor:middle;"
+        "font-weight:bold}.b{fill:#fff;text-anchor:middle;font-size:10px}.c{fill:#222}</style>\n"
+        "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+        width, height);
     put_text(out, MARGIN, 36, "c", "rails (solid) and their backups (dashed)");
     put_rails(out, topo, width);
     put_devices(out, topo, width);

@@ -52,7 +52,7 @@ int ry_facts_open_empty(ry_facts **out)
 {
     ry_facts *facts = calloc(1, sizeof *facts);
     if (!facts)
-        return RY_ERR_NOMEM;
+        return RY_ERR_NO_MEMORY;
     facts->root_fd = -1;
     *out = facts;
     return RY_OK;
@@ -144,18 +144,18 @@ static int is_hidden(const ry_facts *facts, const char *path)
 static int insert_entry(ry_facts *facts, size_t at, const char *path)
 {
     if (facts->count >= RY_FACT_COUNT)
-        return RY_ERR_RANGE;
+        return RY_ERR_NO_MEMORY;
     if (facts->count == facts->cap) {
         size_t cap = facts->cap ? 2 * facts->cap : 64;
         struct entry *entries = realloc(facts->entries, cap * sizeof *entries);
         if (!entries)
-            return RY_ERR_NOMEM;
+            return RY_ERR_NO_MEMORY;
         facts->entries = entries;
         facts->cap = cap;
     }
     char *copy = strdup(path);
     if (!copy)
-        return RY_ERR_NOMEM;
+        return RY_ERR_NO_MEMORY;
     memmove(&facts->entries[at + 1], &facts->entries[at],
             (facts->count - at) * sizeof *facts->entries);
     facts->entries[at] = (struct entry){.path = copy};
@@ -186,12 +186,12 @@ int ry_facts_put(ry_facts *facts, const char *path, const void *data, size_t len
     if (!ry_facts_path_ok(path))
         return RY_ERR_INVALID;
     if (len_bytes > RY_FACT_MAX || (data && facts->total_bytes + len_bytes > RY_FACT_TOTAL))
-        return RY_ERR_RANGE;
+        return RY_ERR_NO_MEMORY;
     char *copy = NULL;
     if (data) {
         copy = malloc(len_bytes + 1);
         if (!copy)
-            return RY_ERR_NOMEM;
+            return RY_ERR_NO_MEMORY;
         memcpy(copy, data, len_bytes);
         copy[len_bytes] = '\0';
     } else {

@@ -17,10 +17,12 @@ void ry_text_addf(struct ry_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void ry_text_add(struct ry_text *text, const char *data, size_t len_bytes);
 
-/* True for a plain relative path: no empty, "." or ".." part, no control character, not too long. */
+/* True for a plain relative path: no empty, "." or ".." part, no control character, not too long.
+ */
 int ry_facts_path_ok(const char *path);
 
-/* Makes the run-time fact `path`, 0 if it could; the set is passed so that one fact may use others. */
+/* Makes the run-time fact `path`, 0 if it could; the set is passed so that one fact may use
+ * others. */
 int ry_facts_make_live(ry_facts *facts, const char *path, struct ry_text *out);
 
 /* True if `path` is a run-time fact, whether or not it can be made here. */

@@ -116,7 +116,7 @@ static int measure_all(ry_topo *topo, hwloc_topology_t tree)
     uint32_t gpus = topo->gpu_count, ports = topo->port_count;
     struct place *places = calloc((size_t)gpus + ports + 1, sizeof *places);
     if (!places)
-        return RY_ERR_NOMEM;
+        return RY_ERR_NO_MEMORY;
     struct place *port_places = places + gpus;
     for (uint32_t i = 0; i < gpus; i++) {
         ry_topo_gpu *gpu = &topo->gpus[i];
@@ -130,8 +130,8 @@ static int measure_all(ry_topo *topo, hwloc_topology_t tree)
     }
     for (uint32_t i = 0; i < gpus; i++) {
         for (uint32_t j = 0; j < gpus; j++)
-            topo->gpu_gpu[i][j] = (uint8_t)(i == j ? RY_DISTANCE_SELF
-                                                   : measure(tree, &places[i], &places[j]));
+            topo->gpu_gpu[i][j] =
+                (uint8_t)(i == j ? RY_DISTANCE_SELF : measure(tree, &places[i], &places[j]));
         for (uint32_t j = 0; j < ports; j++)
             topo->gpu_port[i][j] = (uint8_t)measure(tree, &places[i], &port_places[j]);
     }
@@ -149,17 +149,18 @@ static int measure_all(ry_topo *topo, hwloc_topology_t tree)
     return RY_OK;
 }
 
-/* hwloc is given only what passed our own reading of the XML: it stops the process on some inputs. */
+/* hwloc is given only what passed our own reading of the XML: it stops the process on some inputs.
+ */
 static int load_tree(const char *xml, hwloc_topology_t *out, char *why, size_t why_bytes)
 {
     struct ry_text reduced = {0};
     int status = ry_xml_reduce(xml, &reduced, why, why_bytes);
     ry_text_add(&reduced, "", 1);
     if (status == RY_OK && reduced.failed)
-        status = RY_ERR_NOMEM;
+        status = RY_ERR_NO_MEMORY;
     hwloc_topology_t tree;
     if (status == RY_OK && hwloc_topology_init(&tree) != 0)
-        status = RY_ERR_NOMEM;
+        status = RY_ERR_NO_MEMORY;
     if (status != RY_OK) {
         free(reduced.data);
         return status;
@@ -171,7 +172,8 @@ static int load_tree(const char *xml, hwloc_topology_t *out, char *why, size_t w
     if (failed) {
         hwloc_topology_destroy(tree);
         if (why)
-            snprintf(why, why_bytes, "hwloc cannot read topology.xml: export it again with lstopo");
+            snprintf(why, why_bytes,
+                     "hwloc cannot read topology.xml: export it again with lstopo");
         return RY_ERR_INVALID;
     }
     *out = tree;

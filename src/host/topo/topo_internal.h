@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of a topology. It is filled once, in this order: devices (topo_load.c), distances
- * (topo_distance.c), the user's choice (topo_options.c), rails and backups (topo_rails.c), findings
- * (topo_issues.c). */
+ * (topo_distance.c), the user's choice (topo_options.c), rails and backups (topo_rails.c),
+ * findings (topo_issues.c). */
 #ifndef RY_HOST_TOPO_TOPO_INTERNAL_H
 #define RY_HOST_TOPO_TOPO_INTERNAL_H
 
@@ -23,8 +23,8 @@ struct ry_topo {
     ry_topo_port ports[RY_TOPO_PORTS];
     struct ry_rail_set rails[RY_TOPO_GPUS];
     uint8_t nvlinks[RY_TOPO_GPUS][RY_TOPO_GPUS];
-    uint8_t gpu_gpu[RY_TOPO_GPUS][RY_TOPO_GPUS];    /* ry_distance */
-    uint8_t gpu_port[RY_TOPO_GPUS][RY_TOPO_PORTS];  /* ry_distance */
+    uint8_t gpu_gpu[RY_TOPO_GPUS][RY_TOPO_GPUS];     /* ry_distance */
+    uint8_t gpu_port[RY_TOPO_GPUS][RY_TOPO_PORTS];   /* ry_distance */
     uint8_t port_port[RY_TOPO_PORTS][RY_TOPO_PORTS]; /* ry_distance */
     ry_topo_issue *issues;
 };

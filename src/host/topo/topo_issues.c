@@ -32,8 +32,8 @@ static void add(ry_topo *topo, ry_topo_issue_kind kind, int32_t gpu, int32_t por
 
 const char *ry_topo_issue_name(ry_topo_issue_kind kind)
 {
-    static const char *const names[] = {"fewer-ports", "shared-port", "shared-nic",
-                                        "no-rail",     "no-backup",   "unused-port",
+    static const char *const names[] = {"fewer-ports", "shared-port",   "shared-nic",
+                                        "no-rail",     "no-backup",     "unused-port",
                                         "down-port",   "unequal-rates", "far"};
     return (unsigned)kind < sizeof names / sizeof names[0] ? names[kind] : "?";
 }
@@ -139,6 +139,8 @@ static void find_port_issues(ry_topo *topo)
     for (uint32_t i = 0; i < topo->port_count; i++) {
         const ry_topo_port *port = &topo->ports[i];
         uint32_t users = 0;
+        if (port->excluded == RY_EXCLUDED_VIRTUAL)
+            continue;
         for (uint32_t g = 0; g < topo->gpu_count; g++)
             users += (uint32_t)uses(topo, g, i);
         if (!port->active)

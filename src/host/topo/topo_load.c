@@ -8,7 +8,8 @@
 #include "facts_internal.h"
 #include "topo_internal.h"
 
-/* Copies the first word that is made of safe characters; what a record says ends up in a terminal. */
+/* Copies the first word that is made of safe characters; what a record says ends up in a terminal.
+ */
 static void copy_word(char *to, size_t cap, const char *from)
 {
     size_t len = 0;
@@ -123,8 +124,7 @@ static void read_bus(ry_facts *facts, const char *dir, const char *below, char *
 }
 
 /* Functions of one card share domain, bus and device; a virtual function counts to its card. */
-static uint32_t card_of(const ry_topo *topo, const char *bus, uint32_t fresh,
-                        char cards[][24])
+static uint32_t card_of(const ry_topo *topo, const char *bus, uint32_t fresh, char cards[][24])
 {
     for (uint32_t i = 0; i < topo->port_count; i++) {
         size_t len = strcspn(bus, ".");
@@ -178,6 +178,12 @@ static void read_ports(ry_topo *topo, ry_facts *facts)
         read_device(topo, facts, names[i], i, cards);
     ry_facts_free_names(names, count);
     free(cards);
+    for (uint32_t i = 0; i < topo->port_count; i++) {
+        for (uint32_t j = 0; topo->ports[i].is_virtual && j < topo->port_count; j++) {
+            if (!topo->ports[j].is_virtual && topo->ports[j].card == topo->ports[i].card)
+                topo->ports[i].excluded = RY_EXCLUDED_VIRTUAL;
+        }
+    }
 }
 
 int ry_topo_from_facts(ry_facts *facts, const ry_topo_options *options, ry_topo **out, char *why,
@@ -185,7 +191,7 @@ int ry_topo_from_facts(ry_facts *facts, const ry_topo_options *options, ry_topo 
 {
     ry_topo *topo = calloc(1, sizeof *topo);
     if (!topo)
-        return RY_ERR_NOMEM;
+        return RY_ERR_NO_MEMORY;
     if (why && why_bytes)
         why[0] = '\0';
     read_gpus(topo, facts);
@@ -212,7 +218,8 @@ int ry_topo_load(const char *root, const ry_topo_options *options, ry_topo **out
     int status = ry_facts_open(root, &facts);
     if (status != RY_OK) {
         if (why && why_bytes)
-            snprintf(why, why_bytes, "cannot open the record '%s' as a directory", root ? root : "/");
+            snprintf(why, why_bytes, "cannot open the record '%s' as a directory",
+                     root ? root : "/");
         return status;
     }
     status = ry_topo_from_facts(facts, options, out, why, why_bytes);

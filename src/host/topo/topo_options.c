@@ -28,7 +28,8 @@ static int matches(const ry_topo_port *port, const char *name)
     return name[len] != ':' || strtoul(name + len + 1, NULL, 10) == port->port;
 }
 
-static int bad(char *why, size_t why_bytes, const char *setting, const char *name, const char *what)
+static int bad(char *why, size_t why_bytes, const char *setting, const char *name,
+               const char *what)
 {
     if (why)
         snprintf(why, why_bytes, "%s: '%s' %s", setting, name, what);
@@ -44,7 +45,8 @@ static int apply_hca(ry_topo *topo, const char *list, char *why, size_t why_byte
     int all_leave = leaves && !strstr(list, ",^");
     for (const char *at = list; *at;) {
         if (!take_name(&at, name, sizeof name))
-            return bad(why, why_bytes, "RAILYARD_HCA", list, "is no list of device or device:port");
+            return bad(why, why_bytes, "RAILYARD_HCA", list,
+                       "is no list of device or device:port");
         int leave = name[0] == '^' || all_leave;
         const char *device = name + (name[0] == '^');
         unsigned found = 0;
@@ -53,7 +55,7 @@ static int apply_hca(ry_topo *topo, const char *list, char *why, size_t why_byte
                 continue;
             found++;
             if (leave)
-                topo->ports[i].excluded = 1;
+                topo->ports[i].excluded = RY_EXCLUDED_BY_USER;
             else
                 kept[i] = 1;
         }
@@ -62,8 +64,10 @@ static int apply_hca(ry_topo *topo, const char *list, char *why, size_t why_byte
         keeps |= !leave;
     }
     for (uint32_t i = 0; keeps && i < topo->port_count; i++) {
-        if (!kept[i])
-            topo->ports[i].excluded = 1;
+        if (kept[i])
+            topo->ports[i].excluded = RY_EXCLUDED_NOT;
+        else
+            topo->ports[i].excluded = RY_EXCLUDED_BY_USER;
     }
     return RY_OK;
 }

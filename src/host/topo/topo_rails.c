@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which ports a GPU uses, and which port stands in for each.
  *
- * A GPU takes the ports that are nearest to it. GPUs that see the same nearest ports share them out:
- * the ports, in order of card and number, are cut into as many runs as there are GPUs, so that both
- * ports of a card stay with one GPU where that comes out even. A nearer GPU chooses first, and what
- * it took is left to others only if they would have nothing. */
+ * A GPU takes the ports that are nearest to it. GPUs that see the same nearest ports share them
+ * out: the ports, in order of card and number, are cut into as many runs as there are GPUs, so
+ * that both ports of a card stay with one GPU where that comes out even. A nearer GPU chooses
+ * first, and what it took is left to others only if they would have nothing. */
 #include <string.h>
 
 #include "topo_internal.h"
@@ -128,13 +128,14 @@ uint32_t ry_topo_rails_for_gpu(const ry_topo *topo, uint32_t gpu, uint32_t *port
 
 static int may_back(const ry_topo *topo, uint32_t port, uint32_t other)
 {
-    return other != port && ry_topo_usable(&topo->ports[other]) &&
-           topo->ports[other].layer == topo->ports[port].layer;
+    const ry_topo_port *a = &topo->ports[port], *b = &topo->ports[other];
+    int same_cable = a->card == b->card && (a->is_virtual || b->is_virtual);
+    return other != port && ry_topo_usable(b) && b->layer == a->layer && !same_cable;
 }
 
 ry_backup_why ry_topo_backup(const ry_topo *topo, uint32_t gpu, uint32_t port, uint32_t *backup)
 {
-    uint32_t best = 0, ties = 0;
+    uint32_t best = 0, ties = 0, best_step = 0;
     unsigned best_distance = 0;
     for (uint32_t i = 0; i < topo->port_count; i++) {
         if (may_back(topo, port, i) && topo->ports[i].card == topo->ports[port].card) {
@@ -146,20 +147,21 @@ ry_backup_why ry_topo_backup(const ry_topo *topo, uint32_t gpu, uint32_t port, u
         if (!may_back(topo, port, i))
             continue;
         /* how far the data has to go comes first, how near the dead NIC the new one is second */
-        unsigned distance = (gpu < topo->gpu_count ? topo->gpu_port[gpu][i] : 0u) * 8u +
-                            topo->port_port[port][i];
-        if (ties == 0 || distance < best_distance) {
+        unsigned distance =
+            (gpu < topo->gpu_count ? topo->gpu_port[gpu][i] : 0u) * 8u + topo->port_port[port][i];
+        /* among equals the neighbour, else the next in a ring, so that not all choose the same */
+        uint32_t step = i == (port ^ 1) ? 0 : (i + topo->port_count - port) % topo->port_count;
+        if (ties > 0 && distance > best_distance)
+            continue;
+        ties = ties > 0 && distance == best_distance ? ties + 1 : 1;
+        if (ties == 1 || step < best_step) {
             best = i;
-            best_distance = distance;
-            ties = 1;
-        } else if (distance == best_distance) {
-            ties++;
-            if (i == (port ^ 1))
-                best = i;
+            best_step = step;
         }
+        best_distance = distance;
     }
     if (ties == 0)
         return RY_BACKUP_NONE;
     *backup = best;
-    return ties > 1 ? RY_BACKUP_NEIGHBOUR : RY_BACKUP_NEAREST;
+    return ties > 1 && best_step == 0 ? RY_BACKUP_NEIGHBOUR : RY_BACKUP_NEAREST;
 }

@@ -180,12 +180,11 @@ static int bus_ok(struct span value)
 
 static int attribute_ok(struct span key, struct span value)
 {
-    static const char *const bitmaps[] = {"cpuset",          "complete_cpuset",  "allowed_cpuset",
-                                          "nodeset",         "complete_nodeset", "allowed_nodeset",
+    static const char *const bitmaps[] = {"cpuset",  "complete_cpuset",  "allowed_cpuset",
+                                          "nodeset", "complete_nodeset", "allowed_nodeset",
                                           NULL};
-    static const char *const numbers[] = {"os_index",        "gp_index",  "depth",
-                                          "cache_linesize",  "kind",      "subkind",
-                                          "dont_merge",      NULL};
+    static const char *const numbers[] = {"os_index", "gp_index", "depth",      "cache_linesize",
+                                          "kind",     "subkind",  "dont_merge", NULL};
     static const char *const sizes[] = {"cache_size", "local_memory", NULL};
     if (is_one_of(key, bitmaps))
         return bitmap_ok(value);
@@ -212,13 +211,32 @@ static int attribute_ok(struct span key, struct span value)
 
 static int is_known_attribute(struct span key)
 {
-    static const char *const known[] = {
-        "type",        "os_index",        "cpuset",         "complete_cpuset",  "allowed_cpuset",
-        "nodeset",     "complete_nodeset", "allowed_nodeset", "gp_index",        "cache_size",
-        "depth",       "cache_linesize",  "cache_associativity", "cache_type",   "local_memory",
-        "bridge_type", "bridge_pci",      "pci_busid",      "pci_type",         "pci_link_speed",
-        "osdev_type",  "name",            "kind",           "subkind",          "dont_merge",
-        NULL};
+    static const char *const known[] = {"type",
+                                        "os_index",
+                                        "cpuset",
+                                        "complete_cpuset",
+                                        "allowed_cpuset",
+                                        "nodeset",
+                                        "complete_nodeset",
+                                        "allowed_nodeset",
+                                        "gp_index",
+                                        "cache_size",
+                                        "depth",
+                                        "cache_linesize",
+                                        "cache_associativity",
+                                        "cache_type",
+                                        "local_memory",
+                                        "bridge_type",
+                                        "bridge_pci",
+                                        "pci_busid",
+                                        "pci_type",
+                                        "pci_link_speed",
+                                        "osdev_type",
+                                        "name",
+                                        "kind",
+                                        "subkind",
+                                        "dont_merge",
+                                        NULL};
     return is_one_of(key, known);
 }
 
@@ -262,9 +280,9 @@ static int wants_sets(struct span type)
 /* Caches, cores and threads say nothing about distances; they go, what is inside moves up. */
 static int take_object(struct reader *r, const struct element *e)
 {
-    static const char *const kept[] = {"Machine", "Package", "Die",    "NUMANode", "Bridge",
-                                       "PCIDev",  "OSDev",   "PU",     "Core",     "Group",
-                                       "L1Cache", "L2Cache", "L3Cache", "L4Cache", "L5Cache",
+    static const char *const kept[] = {"Machine",  "Package",  "Die",      "NUMANode", "Bridge",
+                                       "PCIDev",   "OSDev",    "PU",       "Core",     "Group",
+                                       "L1Cache",  "L2Cache",  "L3Cache",  "L4Cache",  "L5Cache",
                                        "L1iCache", "L2iCache", "L3iCache", NULL};
     struct span type = value_of(e, "type");
     if (!is_one_of(type, kept)) {
@@ -273,8 +291,7 @@ static int take_object(struct reader *r, const struct element *e)
     }
     if (++r->objects > XML_OBJECTS)
         return fail(r, "too many objects");
-    if (wants_sets(type) &&
-        (value_of(e, "cpuset").len == 0 || value_of(e, "nodeset").len == 0))
+    if (wants_sets(type) && (value_of(e, "cpuset").len == 0 || value_of(e, "nodeset").len == 0))
         return fail(r, "an object without cpuset or nodeset");
     if ((span_is(type, "PU") || span_is(type, "NUMANode")) && value_of(e, "os_index").len == 0)
         return fail(r, "an object without os_index");
@@ -363,5 +380,5 @@ int ry_xml_reduce(const char *xml, struct ry_text *out, char *why, size_t why_by
     skip_space(&r);
     if (*r.at != '\0' || r.depth != 0 || r.machine_objects != 1)
         return fail(&r, r.depth ? "it ends too early" : "not hwloc's topology");
-    return out->failed ? RY_ERR_RANGE : RY_OK;
+    return out->failed ? RY_ERR_NO_MEMORY : RY_OK;
 }
