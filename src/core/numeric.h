@@ -19,11 +19,11 @@
 #define RY_E4M3_MAX 448.0f
 #define RY_SCALE_GROUP 128 /* channels that share one scale */
 
-/* How the scale of a group is chosen and stored beside its row. */
+/* How the scale of a group is chosen and stored beside its row; the numbers of enum ry_scale. */
 enum {
-    RY_SCALE_F32 = 0,  /* amax / 448, four bytes */
-    RY_SCALE_POW2 = 1, /* the smallest power of two with amax <= 448 * scale, an f32, four bytes */
-    RY_SCALE_UE8M0 = 2 /* the same power of two, as its exponent, one byte */
+    RY_QUANT_F32 = 0,  /* amax / 448, four bytes */
+    RY_QUANT_POW2 = 1, /* the smallest power of two with amax <= 448 * scale, an f32, four bytes */
+    RY_QUANT_UE8M0 = 2 /* the same power of two, as its exponent, one byte */
 };
 
 /* Smallest amax that a scale is made for, 2^-100. Below it (and for a group of zeros) the scale
@@ -169,7 +169,7 @@ RY_FN float ry_ue8m0_to_f32(uint8_t code)
 /* What a group is multiplied by before it is encoded: 448 / amax, or 2^-e. */
 RY_FN float ry_scale_inverse(float amax, int kind)
 {
-    if (kind == RY_SCALE_F32)
+    if (kind == RY_QUANT_F32)
         return ry_f32_div(RY_E4M3_MAX, amax);
     return ry_f32_pow2(-ry_scale_exponent(amax));
 }
@@ -178,7 +178,7 @@ RY_FN float ry_scale_inverse(float amax, int kind)
  * number. */
 RY_FN float ry_scale_value(float amax, int kind)
 {
-    if (kind == RY_SCALE_F32)
+    if (kind == RY_QUANT_F32)
         return ry_f32_div(amax, RY_E4M3_MAX);
     return ry_f32_pow2(ry_scale_exponent(amax));
 }
@@ -191,7 +191,7 @@ RY_FN uint8_t ry_scale_ue8m0(float amax)
 /* Bytes that the scale of one group takes. */
 RY_FN uint32_t ry_scale_bytes(int kind)
 {
-    return kind == RY_SCALE_UE8M0 ? 1u : 4u;
+    return kind == RY_QUANT_UE8M0 ? 1u : 4u;
 }
 
 /* One channel out and back: encode rounds x * inverse to f32, then to e4m3; decode rounds code *

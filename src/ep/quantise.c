@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ep/quantise.h"
 
+#include <railyard/ep.h>
+
 #include <string.h>
+
+_Static_assert((int)RY_SCALE_F32 == RY_QUANT_F32 && (int)RY_SCALE_POW2 == RY_QUANT_POW2 &&
+                   (int)RY_SCALE_UE8M0 == RY_QUANT_UE8M0,
+               "the public numbers are those of the codec");
 
 static uint32_t group_key(const uint16_t *x)
 {
@@ -17,7 +23,7 @@ static uint32_t group_key(const uint16_t *x)
  * *. */
 static void scale_write(void *scales, size_t group, int kind, float amax)
 {
-    if (kind == RY_SCALE_UE8M0) {
+    if (kind == RY_QUANT_UE8M0) {
         ((uint8_t *)scales)[group] = ry_scale_ue8m0(amax);
     } else {
         float scale = ry_scale_value(amax, kind);
@@ -28,7 +34,7 @@ static void scale_write(void *scales, size_t group, int kind, float amax)
 static float scale_read(const void *scales, size_t group, int kind)
 {
     float scale;
-    if (kind == RY_SCALE_UE8M0)
+    if (kind == RY_QUANT_UE8M0)
         return ry_ue8m0_to_f32(((const uint8_t *)scales)[group]);
     memcpy(&scale, (const uint8_t *)scales + group * sizeof(scale), sizeof(scale));
     return scale;
@@ -66,7 +72,7 @@ void ry_dequantise_row(const uint8_t *codes, const void *scales, size_t hidden, 
 
 static int shape_is_good(size_t hidden, int kind)
 {
-    return hidden % RY_SCALE_GROUP == 0 && kind >= RY_SCALE_F32 && kind <= RY_SCALE_UE8M0;
+    return hidden % RY_SCALE_GROUP == 0 && kind >= RY_QUANT_F32 && kind <= RY_QUANT_UE8M0;
 }
 
 int ry_quantise_rows(const uint16_t *x, size_t x_stride, size_t rows, size_t hidden, int kind,

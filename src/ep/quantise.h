@@ -20,7 +20,7 @@
 
 #include "core/numeric.h"
 
-/* One row: hidden codes, hidden / 128 scales (f32, or one byte each for RY_SCALE_UE8M0). The caller
+/* One row: hidden codes, hidden / 128 scales (f32, or one byte each for RY_QUANT_UE8M0). The caller
  * has checked hidden and kind. */
 void ry_quantise_row(const uint16_t *x, size_t hidden, int kind, uint8_t *codes, void *scales);
 void ry_dequantise_row(const uint8_t *codes, const void *scales, size_t hidden, int kind,

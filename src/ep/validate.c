@@ -37,7 +37,7 @@ static int hidden_check(const struct ry_ep_shape *s)
                        "hidden is %" PRId64 ": a bf16 row must be a multiple of 16 bytes; choose "
                        "%" PRId64,
                        s->hidden, (s->hidden / 8 + 1) * 8);
-    if (s->fp8 && (s->scale_kind < RY_SCALE_F32 || s->scale_kind > RY_SCALE_UE8M0))
+    if (s->fp8 && (s->scale_kind < RY_QUANT_F32 || s->scale_kind > RY_QUANT_UE8M0))
         return ry_fail(RY_ERR_INVALID, "scale kind is %d: must be f32, pow2 or ue8m0",
                        s->scale_kind);
     return RY_OK;

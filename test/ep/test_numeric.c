@@ -158,16 +158,16 @@ static void scales_hold_every_amax(void **state)
     (void)state;
     for (uint32_t key = 0; key < 0x7f80; key++) {
         float amax = ry_amax_from_key(key);
-        double scale = ry_scale_value(amax, RY_SCALE_POW2);
+        double scale = ry_scale_value(amax, RY_QUANT_POW2);
         assert_true((double)amax == fmax(bf16_value(key), ldexp(1, -100)));
         assert_true(amax <= 448 * scale && amax > 448 * scale / 2);
-        assert_true(scale * ry_scale_inverse(amax, RY_SCALE_POW2) == 1.0);
+        assert_true(scale * ry_scale_inverse(amax, RY_QUANT_POW2) == 1.0);
         assert_true((double)ry_ue8m0_to_f32(ry_scale_ue8m0(amax)) == scale);
-        assert_true(ry_scale_value(amax, RY_SCALE_UE8M0) == ry_scale_value(amax, RY_SCALE_POW2));
-        float plain = ry_scale_value(amax, RY_SCALE_F32);
+        assert_true(ry_scale_value(amax, RY_QUANT_UE8M0) == ry_scale_value(amax, RY_QUANT_POW2));
+        float plain = ry_scale_value(amax, RY_QUANT_F32);
         assert_true(plain == (float)((double)amax / 448));
-        assert_true(isnormal(plain) && isnormal(ry_scale_inverse(amax, RY_SCALE_F32)));
-        assert_int_equal(ry_f32_to_e4m3(amax * ry_scale_inverse(amax, RY_SCALE_F32)), 0x7e);
+        assert_true(isnormal(plain) && isnormal(ry_scale_inverse(amax, RY_QUANT_F32)));
+        assert_int_equal(ry_f32_to_e4m3(amax * ry_scale_inverse(amax, RY_QUANT_F32)), 0x7e);
     }
 }
 

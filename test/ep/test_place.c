@@ -95,7 +95,7 @@ static struct ry_ep_shape shape_small(void)
                             .channels = 2,
                             .generations = 2,
                             .fp8 = 1,
-                            .scale_kind = RY_SCALE_UE8M0};
+                            .scale_kind = RY_QUANT_UE8M0};
     return s;
 }
 
@@ -103,9 +103,9 @@ static void row_bytes_follow_the_dtype(void **state)
 {
     (void)state;
     assert_int_equal(ry_row_bytes(7168, 0, 0), 14336);
-    assert_int_equal(ry_row_bytes(7168, 1, RY_SCALE_F32), 7168 + 224);
-    assert_int_equal(ry_row_bytes(7168, 1, RY_SCALE_UE8M0), 7168 + 64);
-    assert_int_equal(ry_row_bytes(128, 1, RY_SCALE_POW2), 128 + 16);
+    assert_int_equal(ry_row_bytes(7168, 1, RY_QUANT_F32), 7168 + 224);
+    assert_int_equal(ry_row_bytes(7168, 1, RY_QUANT_UE8M0), 7168 + 64);
+    assert_int_equal(ry_row_bytes(128, 1, RY_QUANT_POW2), 128 + 16);
 }
 
 /* Marks bytes of the heap: a byte that two things claim, or that lies outside, fails. */

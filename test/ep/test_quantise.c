@@ -32,7 +32,7 @@ static void fill(uint16_t *x, size_t n)
 static float scale_of(const void *scales, size_t i, int kind)
 {
     float f;
-    if (kind == RY_SCALE_UE8M0)
+    if (kind == RY_QUANT_UE8M0)
         return ldexpf(1.0f, ((const uint8_t *)scales)[i] - 127);
     memcpy(&f, (const uint8_t *)scales + 4 * i, 4);
     return f;
@@ -42,7 +42,7 @@ static float scale_of(const void *scales, size_t i, int kind)
 static void a_row_returns_within_half_a_step(void **state)
 {
     (void)state;
-    for (int kind = RY_SCALE_F32; kind <= RY_SCALE_UE8M0; kind++) {
+    for (int kind = RY_QUANT_F32; kind <= RY_QUANT_UE8M0; kind++) {
         uint16_t x[HIDDEN], y[HIDDEN];
         uint8_t codes[HIDDEN], scales[GROUPS * 4];
         fill(x, HIDDEN);
@@ -65,7 +65,7 @@ static void groups_have_their_own_scale(void **state)
     x[5] = 0x43e0;   /* 448: 2^0 */
     x[130] = 0xc3e1; /* -450: 2^1 */
     x[383] = 0x3f80; /* 1: 2^-8 */
-    ry_quantise_row(x, HIDDEN, RY_SCALE_UE8M0, codes, scales);
+    ry_quantise_row(x, HIDDEN, RY_QUANT_UE8M0, codes, scales);
     assert_int_equal(scales[0], 127);
     assert_int_equal(scales[1], 128);
     assert_int_equal(scales[2], 119);
@@ -78,7 +78,7 @@ static void groups_have_their_own_scale(void **state)
 static void a_bad_value_spoils_only_itself(void **state)
 {
     (void)state;
-    for (int kind = RY_SCALE_F32; kind <= RY_SCALE_UE8M0; kind++) {
+    for (int kind = RY_QUANT_F32; kind <= RY_QUANT_UE8M0; kind++) {
         uint16_t x[RY_SCALE_GROUP], y[RY_SCALE_GROUP], clean[RY_SCALE_GROUP];
         uint8_t codes[RY_SCALE_GROUP], scales[4], want[4];
         for (size_t i = 0; i < RY_SCALE_GROUP; i++)
@@ -107,7 +107,7 @@ static void a_row_of_zeros_keeps_its_signs(void **state)
     (void)state;
     x[3] = 0x8000;
     x[4] = 0x0001; /* the smallest subnormal vanishes under the least scale */
-    for (int kind = RY_SCALE_F32; kind <= RY_SCALE_UE8M0; kind++) {
+    for (int kind = RY_QUANT_F32; kind <= RY_QUANT_UE8M0; kind++) {
         ry_quantise_row(x, RY_SCALE_GROUP, kind, codes, scales);
         ry_dequantise_row(codes, scales, RY_SCALE_GROUP, kind, y);
         for (size_t i = 0; i < RY_SCALE_GROUP; i++)
@@ -123,7 +123,7 @@ static void strides_are_kept(void **state)
     uint8_t codes[ROWS * CS], scales[ROWS * SS * 4], c1[HIDDEN], s1[GROUPS * 4];
     (void)state;
     fill(x, ROWS * XS);
-    for (int kind = RY_SCALE_F32; kind <= RY_SCALE_UE8M0; kind++) {
+    for (int kind = RY_QUANT_F32; kind <= RY_QUANT_UE8M0; kind++) {
         size_t sb = ry_scale_bytes(kind);
         memset(codes, 0xa5, sizeof(codes));
         memset(scales, 0xa5, sizeof(scales));
@@ -150,7 +150,7 @@ static void bad_shapes_are_refused(void **state)
     uint8_t codes[200], scales[8];
     (void)state;
     memset(codes, 0xa5, sizeof(codes));
-    assert_int_equal(ry_quantise_rows(x, 200, 1, 200, RY_SCALE_F32, codes, 200, scales, 1),
+    assert_int_equal(ry_quantise_rows(x, 200, 1, 200, RY_QUANT_F32, codes, 200, scales, 1),
                      RY_ERR_INVALID);
     assert_int_equal(ry_quantise_rows(x, 128, 1, 128, 3, codes, 128, scales, 1), RY_ERR_INVALID);
     assert_int_equal(ry_dequantise_rows(codes, 128, scales, 1, 1, 128, -1, x, 128), RY_ERR_INVALID);

@@ -20,7 +20,7 @@ static const struct ry_ep_shape good = {.pes = 8,
                                         .channels = 2,
                                         .generations = 2,
                                         .fp8 = 1,
-                                        .scale_kind = RY_SCALE_POW2};
+                                        .scale_kind = RY_QUANT_POW2};
 
 static void refuse(const struct ry_ep_shape *s, const char *words)
 {
