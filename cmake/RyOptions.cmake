@@ -6,7 +6,8 @@ endif()
 set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
 set(CMAKE_C_FLAGS_RELEASE "-O2")
 
-# A checkout is for developing, so warnings are errors there; a released archive builds with any compiler.
+# A checkout is for developing, so warnings are errors there; a released archive builds with any
+# compiler.
 if(EXISTS ${CMAKE_SOURCE_DIR}/.git)
     set(ry_werror_default ON)
 else()
@@ -17,7 +18,7 @@ option(RAILYARD_TESTS "build the tests (needs cmocka)" ON)
 option(RAILYARD_FUZZ "build the libFuzzer targets (needs clang)" OFF)
 set(RAILYARD_CUDA AUTO CACHE STRING "build the CUDA part: AUTO, ON or OFF")
 set_property(CACHE RAILYARD_CUDA PROPERTY STRINGS AUTO ON OFF)
-set(RAILYARD_SANITIZE "" CACHE STRING "sanitizers for every target, e.g. address,undefined or thread")
+set(RAILYARD_SANITIZE "" CACHE STRING "sanitizers of every target: address,undefined or thread")
 option(RAILYARD_COVERAGE "clang source based coverage" OFF)
 
 set(CMAKE_C_STANDARD 11)
@@ -31,7 +32,7 @@ set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 
 add_compile_definitions($<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE>)
-# combine is bit-exact against a reference, so no compiler may fuse multiply and add on one side only.
+# combine is bit-exact against a reference, so no compiler may fuse multiply and add on one side.
 add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-ffp-contract=off>)
 add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra;-Wpedantic>")
 if(RAILYARD_WERROR)
@@ -44,14 +45,15 @@ if(RAILYARD_SANITIZE)
 endif()
 if(RAILYARD_FUZZ)
     if(NOT CMAKE_C_COMPILER_ID MATCHES Clang)
-        message(FATAL_ERROR "RAILYARD_FUZZ needs clang, this is ${CMAKE_C_COMPILER_ID}: use the preset fuzz")
+        message(FATAL_ERROR
+            "RAILYARD_FUZZ needs clang, this is ${CMAKE_C_COMPILER_ID}: use the preset fuzz")
     endif()
     add_compile_options($<$<COMPILE_LANGUAGE:C>:-fsanitize=fuzzer-no-link>)
 endif()
 if(RAILYARD_COVERAGE)
     if(NOT CMAKE_C_COMPILER_ID MATCHES Clang)
         message(FATAL_ERROR
-            "RAILYARD_COVERAGE needs clang, this is ${CMAKE_C_COMPILER_ID}: use the preset coverage")
+            "RAILYARD_COVERAGE needs clang, not ${CMAKE_C_COMPILER_ID}: use the preset coverage")
     endif()
     add_compile_options("$<$<COMPILE_LANGUAGE:C>:-fprofile-instr-generate;-fcoverage-mapping>")
     add_link_options("SHELL:-fprofile-instr-generate -fcoverage-mapping")

@@ -8,14 +8,15 @@ function(ry_room name)
     endif()
     add_library(ry_${name} OBJECT ${ARGN})
     set_target_properties(ry_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
-    target_include_directories(ry_${name} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+    target_include_directories(ry_${name} PRIVATE ${PROJECT_SOURCE_DIR}/include
+        ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(ry_${name} PRIVATE Threads::Threads)
     if(NOT name STREQUAL "sim")
         set_property(GLOBAL APPEND PROPERTY RY_ROOMS ry_${name})
     endif()
 endfunction()
 
-# ry_room_links(NAME target...): packages that a room uses. They become link lines of the library too.
+# ry_room_links(NAME target...): packages that a room uses; the library links them too.
 function(ry_room_links name)
     if(TARGET ry_${name})
         target_link_libraries(ry_${name} PRIVATE ${ARGN})
@@ -38,27 +39,54 @@ function(ry_test name label)
         set(t_SOURCES ${name}.c)
     endif()
     add_executable(${name} ${t_SOURCES})
-    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/test)
-    target_link_libraries(${name} PRIVATE ${t_LIBS} railyard_static PkgConfig::CMOCKA Threads::Threads)
+    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src
+        ${PROJECT_SOURCE_DIR}/test)
+    target_link_libraries(${name} PRIVATE ${t_LIBS} railyard_static PkgConfig::CMOCKA
+        Threads::Threads)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
     add_test(NAME ${name} COMMAND ${name} ${t_ARGS})
     ry_test_properties(${name} ${label} "${t_TIMEOUT}")
 endfunction()
 
 # ry_script_test(NAME LABEL [TIMEOUT seconds] COMMAND word...): any command as a test. It finds the
-# built command and the trees in RAILYARD_BIN, RAILYARD_SOURCE and RAILYARD_BUILD.
+# built command and the trees in RY_TEST_BIN, RY_TEST_SOURCE and RY_TEST_BUILD.
 function(ry_script_test name label)
     cmake_parse_arguments(t "" "TIMEOUT" "COMMAND" ${ARGN})
     add_test(NAME ${name} COMMAND ${t_COMMAND})
     ry_test_properties(${name} ${label} "${t_TIMEOUT}")
 endfunction()
 
+# ry_fuzz(NAME [file...]): a libFuzzer target (LLVMFuzzerTestOneInput in NAME.c) with seeds in
+# seeds/NAME/. Without libFuzzer the same target runs once over its seeds, as a unit test.
+function(ry_fuzz name)
+    set(seeds ${CMAKE_CURRENT_SOURCE_DIR}/seeds/${name})
+    add_executable(${name} ${name}.c ${ARGN})
+    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(${name} PRIVATE railyard_static Threads::Threads)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+    set_property(GLOBAL APPEND PROPERTY RY_FUZZERS ${name})
+    if(RAILYARD_FUZZ)
+        target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    else()
+        target_sources(${name} PRIVATE ${PROJECT_SOURCE_DIR}/test/fuzz/replay.c)
+        add_test(NAME ${name} COMMAND ${name} ${seeds})
+        ry_test_properties(${name} unit 60)
+    endif()
+endfunction()
+
 function(ry_test_properties name label timeout)
+    list(GET label 0 part)
+    if(NOT part MATCHES "^(unit|ep|asan|tsan|sim|spin|fuzz|qemu|tidy)$")
+        message(FATAL_ERROR "test ${name}: '${part}' is no part of CI, so nothing would run it")
+    endif()
     if(NOT timeout)
         set(timeout 60)
     endif()
-    set(env "RAILYARD_BIN=${CMAKE_BINARY_DIR}/bin/railyard;RAILYARD_SOURCE=${PROJECT_SOURCE_DIR}")
-    list(APPEND env "RAILYARD_BUILD=${CMAKE_BINARY_DIR}")
+    set(env "RY_TEST_BIN=${CMAKE_BINARY_DIR}/bin/railyard;RY_TEST_SOURCE=${PROJECT_SOURCE_DIR}")
+    list(APPEND env "RY_TEST_BUILD=${CMAKE_BINARY_DIR}")
+    if(RAILYARD_NVCC)
+        list(APPEND env "RY_TEST_NVCC=${RAILYARD_NVCC}")
+    endif()
     set_tests_properties(${name} PROPERTIES LABELS "${label}" TIMEOUT ${timeout} SKIP_RETURN_CODE 77
         ENVIRONMENT "${env}")
 endfunction()

@@ -19,7 +19,8 @@ ry_say("werror    " "${RAILYARD_WERROR}")
 ry_say("jansson   " "${JANSSON_VERSION}")
 ry_say("libarchive" "${LIBARCHIVE_VERSION}")
 ry_say("hwloc     " "${HWLOC_VERSION}")
-ry_say_optional("libibverbs" "${RAILYARD_HAVE_IBVERBS}" "${IBVERBS_VERSION}" "--nic verbs is left out")
+ry_say_optional("libibverbs" "${RAILYARD_HAVE_IBVERBS}" "${IBVERBS_VERSION}"
+    "--nic verbs is left out")
 ry_say_optional("libmlx5   " "${RAILYARD_HAVE_MLX5}" "${MLX5_VERSION}" "--nic mlx5 is left out")
 ry_say_optional("pmix      " "${RAILYARD_HAVE_PMIX}" "${PMIX_VERSION}"
     "mpirun, prterun and srun cannot start it, railyard run can")

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Completions (cqe64) in the mlx5 layout. Every ring has a collapsed CQ: one CQE, overwritten.
  *
- * Layout source: the 64-byte CQE in NVIDIA's (Mellanox') adapters programmer's reference manual. Bytes 56
- * to 63, big endian: sop_qpn (8:24), wqe_counter (16), signature (8), op_own (opcode 4, ... owner 1).
- * An error CQE has vendor_err_synd at byte 54 and syndrome at byte 55. */
+ * Layout source: the 64-byte CQE in NVIDIA's (Mellanox') adapters programmer's reference manual.
+ * Bytes 56 to 63, big endian: sop_qpn (8:24), wqe_counter (16), signature (8), op_own (opcode 4,
+ * ... owner 1). An error CQE has vendor_err_synd at byte 54 and syndrome at byte 55. */
 #ifndef RY_CORE_CQE_H
 #define RY_CORE_CQE_H
 

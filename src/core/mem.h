@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory verbs: the only way in which core/ touches a shared word.
  *
- * The primitives below (ry_ld_acq64 ...) are private to this file and to layout.h's named verbs; the
- * protocol calls verbs named for their use, so that a reader sees which two observers an access orders.
- * On the host they are __atomic acquire/release on the word itself (no stand-alone fence), so that
- * ThreadSanitizer can judge them; on the GPU they are PTX with .sys scope, because the other observer may
- * be a NIC or the host. */
+ * The primitives below (ry_ld_acq64 ...) are private to this file and to layout.h's named verbs;
+ * the protocol calls verbs named for their use, so that a reader sees which two observers an access
+ * orders. On the host they are __atomic acquire/release on the word itself (no stand-alone fence),
+ * so that ThreadSanitizer can judge them; on the GPU they are PTX with .sys scope, because the
+ * other observer may be a NIC or the host. */
 #ifndef RY_CORE_MEM_H
 #define RY_CORE_MEM_H
 
@@ -67,8 +67,8 @@ RY_FN void ry_st_rel32(uint32_t *p, uint32_t v)
 #endif
 }
 
-/* Compare-and-swap, acquire and release; true when *p was `expect` and now is `want`. On failure the
- * value that was found is left in *found. */
+/* Compare-and-swap, acquire and release; true when *p was `expect` and now is `want`. On failure
+ * the value that was found is left in *found. */
 RY_FN bool ry_cas64(uint64_t *p, uint64_t expect, uint64_t want, uint64_t *found)
 {
     RY_POINT();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Send work requests (WQEs) in the mlx5 layout: one 64-byte block (WQEBB) each.
  *
- * Layout source: the control, remote-address, data, inline-data and atomic segments of the send WQE in
- * NVIDIA's (Mellanox') adapters programmer's reference manual; all fields are big endian:
+ * Layout source: the control, remote-address, data, inline-data and atomic segments of the send WQE
+ * in NVIDIA's (Mellanox') adapters programmer's reference manual; all fields are big endian:
  *
  *   0  opmod_idx_opcode   opmod:8  wqe_index:16  opcode:8
  *   4  qpn_ds             qpn:24   ds:8 (size in 16-byte units)
@@ -35,12 +35,12 @@ enum ry_opcode {
     RY_OP_ATOMIC_MASKED_FA = 0x15,
 };
 
-#define RY_WQE_SIGNALLED 0x08u     /* fm_ce_se: completion wanted */
-#define RY_WQE_INLINE 0x80000000u  /* byte_count: inline data */
+#define RY_WQE_SIGNALLED 0x08u       /* fm_ce_se: completion wanted */
+#define RY_WQE_INLINE    0x80000000u /* byte_count: inline data */
 
 /* Tag: bits 0..7 local memory region, 8 signal (the word it writes belongs to the path's slot),
- * 9 wide signal (slots 16 bytes apart, else 8), 10 last block of its message, 11 probe (a read of the
- * mover or of quiet: it is not copied by a replay), 16..31 remote memory region. */
+ * 9 wide signal (slots 16 bytes apart, else 8), 10 last block of its message, 11 probe (a read of
+ * the mover or of quiet: it is not copied by a replay), 16..31 remote memory region. */
 enum {
     RY_TAG_LMR = 0xff,
     RY_TAG_SIGNAL = 1u << 8,
@@ -111,10 +111,11 @@ RY_FN uint16_t ry_wqe_index(const struct ry_wqe *w)
 RY_FN uint32_t ry_wqe_qpn(const struct ry_wqe *w) { return ry_be32(w->qpn_ds) >> 8; }
 RY_FN uint32_t ry_wqe_ds(const struct ry_wqe *w) { return ry_be32(w->qpn_ds) & 0x3f; }
 RY_FN uint32_t ry_wqe_tag(const struct ry_wqe *w) { return ry_be32(w->tag); }
-RY_FN bool ry_wqe_signalled(const struct ry_wqe *w) { return (w->fm_ce_se & RY_WQE_SIGNALLED) != 0; }
+RY_FN bool ry_wqe_signalled(const struct ry_wqe *w) { return w->fm_ce_se & RY_WQE_SIGNALLED; }
 RY_FN bool ry_wqe_atomic(uint8_t opcode) { return opcode >= RY_OP_ATOMIC_CS && opcode <= 0x15; }
 
-/* Header of a WQE at ring index `idx` of queue pair `qpn`: what must change when it changes rings. */
+/* Header of a WQE at ring index `idx` of queue pair `qpn`: what must change when it changes
+ * rings. */
 RY_FN void ry_wqe_head(struct ry_wqe *w, uint8_t opcode, uint32_t idx, uint32_t qpn, uint32_t ds)
 {
     w->opmod_idx_opcode = ry_be32(((idx & 0xffffu) << 8) | opcode);

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One NIC interface, one ops table a backend (emu, verbs, mlx5).
  *
- * A ry_nic is the set of rails that one PE uses through one backend; it is an object, several may live in
- * one process. Queue pairs come in two kinds: an initiator has a send ring and a collapsed CQ and sends
- * only; a responder has neither and only receives (one queue pair per direction, so that a fence on one
- * does not flush the other).
+ * A ry_nic is the set of rails that one PE uses through one backend; it is an object, several may
+ * live in one process. Queue pairs come in two kinds: an initiator has a send ring and a collapsed
+ * CQ and sends only; a responder has neither and only receives (one queue pair per direction, so
+ * that a fence on one does not flush the other).
  *
- * Data path: the caller (core/queue) writes 64-byte WQEs into the ring, then the doorbell record and the
- * doorbell word, then calls ops->kick, where a software backend learns that there is work. The backend
- * writes the CQE. ops->drive lets any thread that posts or waits do the NIC's work itself.
+ * Data path: the caller (core/queue) writes 64-byte WQEs into the ring, then the doorbell record
+ * and the doorbell word, then calls ops->kick, where a software backend learns that there is work.
+ * The backend writes the CQE. ops->drive lets any thread that posts or waits do the NIC's work
+ * itself.
  *
- * Thread safety: kick, drive, idle, counters and rail_state may be called by any thread at any time; all
- * other calls on one ry_nic come from one thread at a time (the agent's, or the creator's before the
- * agent runs). All calls return 0 or a negative ry_status and never block longer than their comment says. */
+ * Thread safety: kick, drive, idle, counters and rail_state may be called by any thread at any
+ * time; all other calls on one ry_nic come from one thread at a time (the agent's, or the creator's
+ * before the agent runs). All calls return 0 or a negative ry_status and never block longer than
+ * their comment says. */
 #ifndef RY_NIC_H
 #define RY_NIC_H
 
@@ -58,9 +60,9 @@ struct ry_qp_attr {
     uint32_t peer;
     struct ry_wqe *ring; /* initiator: `depth` blocks, 64-byte aligned, owned by the caller */
     uint32_t depth;
-    struct ry_cqe *cqe;  /* initiator: the one CQE of the collapsed CQ, owned by the caller */
-    uint32_t *dbr;       /* initiator: doorbell record (big endian producer index, 16 bits used) */
-    uint64_t *uar;       /* initiator: doorbell word */
+    struct ry_cqe *cqe; /* initiator: the one CQE of the collapsed CQ, owned by the caller */
+    uint32_t *dbr;      /* initiator: doorbell record (big endian producer index, 16 bits used) */
+    uint64_t *uar;      /* initiator: doorbell word */
 };
 
 struct ry_mr {
@@ -88,8 +90,8 @@ struct ry_rail_counters {
     uint64_t retries, errors;
 };
 
-/* What one PE shows to the others so that their NICs can reach it (emulated NIC: memory that its own
- * process and theirs map; others: nothing). fd = -1 where none is needed. */
+/* What one PE shows to the others so that their NICs can reach it (emulated NIC: memory that its
+ * own process and theirs map; others: nothing). fd = -1 where none is needed. */
 struct ry_nic_export {
     int fd;
     uint64_t len_bytes;
@@ -106,19 +108,29 @@ struct ry_nic_peer {
 };
 
 enum ry_nic_fault_kind {
-    RY_FAULT_PORT_DOWN, RY_FAULT_PORT_UP, RY_FAULT_STALL, RY_FAULT_DROP, RY_FAULT_ACK_DROP,
-    RY_FAULT_DELAY, RY_FAULT_GHOST, RY_FAULT_CQE_ERROR, RY_FAULT_QP_ERROR, RY_FAULT_NIC_DOWN,
-    RY_FAULT_SLOW, RY_FAULT_GID_CHANGE, RY_FAULT_CLEAR
+    RY_FAULT_PORT_DOWN,
+    RY_FAULT_PORT_UP,
+    RY_FAULT_STALL,
+    RY_FAULT_DROP,
+    RY_FAULT_ACK_DROP,
+    RY_FAULT_DELAY,
+    RY_FAULT_GHOST,
+    RY_FAULT_CQE_ERROR,
+    RY_FAULT_QP_ERROR,
+    RY_FAULT_NIC_DOWN,
+    RY_FAULT_SLOW,
+    RY_FAULT_GID_CHANGE,
+    RY_FAULT_CLEAR
 };
 
 struct ry_nic_fault {
     enum ry_nic_fault_kind kind;
     uint32_t rail;
-    int32_t peer;      /* only traffic to this PE; -1: all */
-    double p;          /* drop, ack-drop: probability */
-    uint64_t for_ns;   /* 0: until cleared */
+    int32_t peer;    /* only traffic to this PE; -1: all */
+    double p;        /* drop, ack-drop: probability */
+    uint64_t for_ns; /* 0: until cleared */
     uint64_t delay_ns, jitter_ns;
-    double factor;     /* slow */
+    double factor; /* slow */
     uint8_t syndrome, vendor;
     uint64_t seed;
 };
@@ -158,7 +170,8 @@ struct ry_nic_ops {
     void (*kick)(struct ry_nic_qp *qp, uint32_t prod_idx);
     /* Do what is due now; returns the time at which something is due next (UINT64_MAX: nothing). */
     uint64_t (*drive)(struct ry_nic *nic, uint64_t now_ns);
-    /* Sleep until memory of this PE was written, a completion came, somebody called wake, or until_ns. */
+    /* Sleep until memory of this PE was written, a completion came, somebody called wake, or
+     * until_ns. */
     void (*idle)(struct ry_nic *nic, uint64_t until_ns);
     void (*wake)(struct ry_nic *nic);
 
