@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/token.h"
 #include "ep/routing.h"
 #include "ep/validate.h"
 #include "host/error.h"
@@ -34,15 +35,6 @@ struct ry_gate {
     int8_t *projection; /* [experts][FEATURES] */
 };
 
-/* The finaliser of splitmix64 (Vigna, public domain): a bijection that spreads every bit. */
-static uint64_t mix(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
 static bool in_word(unsigned char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
@@ -65,7 +57,7 @@ static size_t words_hash(const unsigned char *text, size_t bytes, uint64_t *word
             continue;
         }
         if (word)
-            word[count] = mix(hash);
+            word[count] = ry_mix64(hash);
         count++;
     }
     return count;
@@ -74,13 +66,13 @@ static size_t words_hash(const unsigned char *text, size_t bytes, uint64_t *word
 static void model_fill(struct ry_gate *g, uint64_t seed)
 {
     for (uint32_t e = 0; e < g->experts; e++) {
-        uint64_t expert = mix(mix(seed) + e);
-        uint64_t u = mix(expert) >> 48; /* cubed, so that few experts have a large bias */
+        uint64_t expert = ry_mix64(ry_mix64(seed) + e);
+        uint64_t u = ry_mix64(expert) >> 48; /* cubed, so that few experts have a large bias */
         uint64_t cubed = u * u * u >> 32;
         g->bias[e] = (int32_t)(cubed * BIAS_MAX >> 16);
         for (uint32_t d = 0; d < FEATURES; d++)
             g->projection[e * FEATURES + d] =
-                (int8_t)(mix(expert + 1 + d / 8) >> (8 * (d % 8)) & 0xff);
+                (int8_t)(ry_mix64(expert + 1 + d / 8) >> (8 * (d % 8)) & 0xff);
     }
 }
 
@@ -164,11 +156,11 @@ uint64_t ry_gate_tokens(const struct ry_gate *g)
 static void features_make(const struct ry_gate *g, uint64_t token, int32_t *features)
 {
     uint64_t word = g->word[token];
-    uint64_t pair = mix(word ^ g->word[(token + g->words - 1) % g->words] << 1);
+    uint64_t pair = ry_mix64(word ^ g->word[(token + g->words - 1) % g->words] << 1);
     for (uint32_t d = 0; d < FEATURES; d++) {
         uint32_t shift = 8 * (d % 8);
-        int32_t own = (int8_t)(mix(word + d / 8) >> shift & 0xff);
-        int32_t context = (int8_t)(mix(pair + d / 8) >> shift & 0xff);
+        int32_t own = (int8_t)(ry_mix64(word + d / 8) >> shift & 0xff);
+        int32_t context = (int8_t)(ry_mix64(pair + d / 8) >> shift & 0xff);
         features[d] = WORD_SHARE * own + context;
     }
 }
