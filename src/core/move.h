@@ -347,12 +347,24 @@ RY_FN void ry_channel_open(struct ry_channel *ch, uint32_t slot, const struct ry
     ry_st_rel64(&ch->state, ry_state_pack(RY_CH_GOOD, slot, 1));
 }
 
-/* A parked channel whose time is over: the peer is given up. True for the one that did it. */
+/* Has the channel had no usable path for longer than an operation waits for one? */
+RY_FN bool ry_channel_overdue(const struct ry_channel *ch, const struct ry_env *env)
+{
+    uint64_t since = ry_ld_acq64(&ch->parked_ns), now = ry_now(env);
+
+    return since && now > since && now - since >= env->lost_ns_max;
+}
+
+/* A parked channel whose time is over and whose log holds messages: they are lost, and with them
+ * the peer. With an empty log it stays parked: a path may come back. True for the one that did it.
+ */
 RY_FN bool ry_channel_give_up(struct ry_channel *ch, const struct ry_env *env)
 {
-    uint64_t st = ry_observe_state(ch), since = ry_ld_acq64(&ch->parked_ns), found;
+    uint64_t st = ry_observe_state(ch), found;
+    const struct ry_ring *r = &ch->ring[ry_state_active(st)];
 
-    if (ry_state_of(st) != RY_CH_PARKED || !since || ry_now(env) - since < env->lost_ns_max)
+    if (ry_state_of(st) != RY_CH_PARKED || !ry_channel_overdue(ch, env) ||
+        ry_packed_seq(ry_observe_resv(r)) == ry_ld_acq64(&ch->released))
         return false;
     return ry_cas64(&ch->state, st,
                     ry_state_pack(RY_CH_DEAD, ry_state_active(st), ry_state_move(st)), &found);

@@ -2,11 +2,29 @@
 /* The agent's step: everything that is due, once. */
 #include "host/agent.h"
 
+/* A wait asks whether the peer is there: answers are seen in heard_ns. */
+static void ask(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
+{
+    struct ry_msg msg = {.type = RY_MSG_PING};
+
+    uint64_t asked = ry_ld_acq64(&p->asked_ns);
+
+    if (!asked || now_ns - p->ping_ns < RY_AGENT_PING_NS)
+        return;
+    if (now_ns > asked && now_ns - asked > 4 * m->env.lost_ns_max) {
+        ry_st_rel64(&p->asked_ns, 0); /* who still waits asks anew */
+        return;
+    }
+    p->ping_ns = now_ns;
+    ry_agent_send(m, p->pe, &msg);
+}
+
 /* When must the agent look again at what it is doing with this peer? */
 static uint64_t peer_step(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
 {
     uint64_t next = now_ns + RY_AGENT_IDLE_NS;
 
+    ask(m, p, now_ns);
     for (uint32_t c = 0; c < p->n_channels; c++) {
         ry_agent_watch(m, p, c, now_ns);
         ry_agent_out(m, p, c, now_ns);

@@ -19,6 +19,7 @@ enum ry_msg_type {
     RY_MSG_RAILS_OK,
     RY_MSG_PING, /* are you there? */
     RY_MSG_PONG,
+    RY_MSG_GIVEN_UP,    /* my channels to you have no path left: do not wait for me */
     RY_MSG_OTHER = 100, /* and above: on_message */
 };
 
@@ -41,6 +42,7 @@ enum {
     RY_AGENT_LADDER_NS = 200 * 1000 * 1000, /* between steps of rule 7's ladder */
     RY_AGENT_IDLE_NS = 10 * 1000 * 1000,    /* tick without traffic */
     RY_AGENT_BUSY_NS = 1000 * 1000,         /* tick with traffic */
+    RY_AGENT_PING_NS = 50 * 1000 * 1000,    /* between two questions to a peer that is waited for */
     RY_AGENT_PROBE_GAP_NS = 1000 * 1000,    /* between two probes of one path */
 };
 

@@ -55,6 +55,10 @@ static void dispatch(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *
     case RY_MSG_PING:
         answer_ping(m, p, msg);
         break;
+    case RY_MSG_GIVEN_UP:
+        if (p->state == RY_PEER_UP)
+            p->state = RY_PEER_UNREACHABLE;
+        break;
     default:
         break;
     }

@@ -29,7 +29,7 @@ struct ry_ctx {
     uint64_t heap_used;
     struct ry_amo amo;
     struct ry_barrier barrier;
-    int pending_error; /* of queued operations, for the next quiet */
+    uint64_t start_timeout_ns;
 
     pthread_t agent, proxy;
     bool agent_on, proxy_on;
@@ -43,6 +43,10 @@ struct ry_ctx {
     uint64_t fault_base_ns; /* ry_fault_start */
     uint64_t ops;           /* posted since then */
 };
+
+/* heap.c */
+int ry_heap_init(struct ry_ctx *ctx);
+void ry_heap_fini(struct ry_ctx *ctx);
 
 #define RY_CTX_OF_MESH(m) ((struct ry_ctx *)(m))
 

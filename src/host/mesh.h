@@ -97,7 +97,8 @@ struct ry_out_channel {
     uint32_t silent;
     uint64_t seen_state; /* for events */
     uint32_t seen_active_rail;
-    uint64_t return_ns; /* last return, for back-off */
+    uint64_t quiet_seq;      /* everything before it was reusable at a quiet */
+    uint32_t seen_op_errors; /* of ch->op_errors, told by quiet */
     struct ry_mesh *mesh;
 };
 
@@ -142,9 +143,11 @@ struct ry_peer {
     uint32_t rkeys[RY_RAILS_MAX][RY_MRS_MAX];
     uint32_t weights[RY_CHANNELS_MAX];
     uint32_t weight_sum;
+    uint64_t sent[RY_CHANNELS_MAX]; /* bytes of small transfers, for an even split */
     struct ry_pair pair[RY_RAILS_MAX][RY_RAILS_MAX];
     uint64_t heard_ns; /* last control message */
-    uint64_t asked_ns; /* last PING */
+    uint64_t asked_ns; /* a wait wants to know whether the peer is there: since when, 0 = no */
+    uint64_t ping_ns;  /* last PING */
 };
 
 struct ry_mesh {
@@ -166,10 +169,20 @@ struct ry_mesh {
     uint64_t rails_repeat_ns;
     uint64_t rail_down_ns[RY_RAILS_MAX];
     uint64_t hint;
+    bool virtual_time; /* the simulator's: waits never sleep, relax is the scheduler */
     void *ring_memory;
     size_t ring_memory_bytes;
-    bool proxy;        /* a proxy thread serves the rings */
-    uint64_t activity; /* posts, for the agent's tick */
+    uint64_t activity; /* messages posted, for the agent's tick */
+    bool agent_dozes;  /* atomic: the agent sleeps longer than its tick, wake it at a post */
+    bool proxy_dozes;  /* atomic: so does the proxy (cpu handlers) */
+    void (*wake_agent)(void *arg);
+    void (*wake_proxy)(void *arg);
+    void *wake_arg;
+    uint64_t spin_ns; /* how long a wait spins before it sleeps */
+    uint64_t nap_ns;  /* longest sleep of a wait between two looks at everything */
+    /* what else a waiting thread does for this PE (its atomics) */
+    void (*work)(void *arg);
+    void *work_arg;
     /* told by the agent, or by the thread that moved a channel */
     void (*on_event)(void *arg, const struct ry_mesh *m, int type, uint32_t peer, uint32_t channel,
                      uint32_t rail, uint32_t to_rail, const struct ry_channel *ch);
@@ -232,6 +245,10 @@ static inline uint64_t ry_mesh_laddr(const struct ry_mesh *m, const void *p)
 }
 
 /* --- post.c: callers' side; waits for room and moves, bounded --- */
+
+/* Why an operation towards the peer must fail now: 0, PEER_LOST, UNREACHABLE (with the line that
+ * names peer, rail and cause). */
+int ry_mesh_peer_status(struct ry_mesh *m, uint32_t pe);
 
 /* One message on one channel; *end: sequence behind it. UNREACHABLE, PEER_LOST, STALLED, INVALID.
  */
