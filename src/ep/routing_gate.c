@@ -76,7 +76,7 @@ static void model_fill(struct ry_gate *g, uint64_t seed)
     }
 }
 
-/* Moves the biases of experts that are far too busy or nearly idle on words spread over the text. */
+/* Moves the biases of experts far too busy or nearly idle, on words spread over the text. */
 static void balance(struct ry_gate *g, int32_t *ids, float *weights, uint32_t *load)
 {
     uint64_t sample = WORK_MAX / ((uint64_t)g->experts * FEATURES * ROUNDS);
