@@ -185,7 +185,8 @@ struct ry_channel {
     uint64_t failed_ns;   /* when the last failure was seen */
     uint64_t first_ok_ns; /* first good completion after it: 0 until then */
     uint64_t op_error_seq;
-    uint64_t rsvd[7];
+    uint64_t last_replayed; /* by the newest move */
+    uint64_t rsvd[6];
     struct ry_ring ring[RY_SLOTS];
 };
 RY_STATIC_ASSERT(offsetof(struct ry_channel, ring) == 256, "channel words: four lines");

@@ -187,6 +187,7 @@ RY_FN void ry_move_copy(struct ry_channel *ch, uint32_t log, uint32_t to, uint32
         ry_channel_note_proof(ch, *next);
     }
     ch->replayed += messages;
+    ry_st_rel64(&ch->last_replayed, messages);
 }
 
 /* The last steps: run what is left, open the ring, make it active. */

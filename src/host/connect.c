@@ -283,32 +283,34 @@ int ry_mesh_connect(struct ry_mesh *m, uint64_t deadline_ns)
     return rc;
 }
 
-static void peer_free(struct ry_mesh *m, struct ry_peer *p)
+static void peer_destroy_qps(struct ry_mesh *m, struct ry_peer *p)
 {
-    for (uint32_t c = 0; p->out && p->in && c < p->n_channels; c++) {
-        for (uint32_t s = 0; s < RY_SLOTS; s++) {
-            struct ry_in_slot *in = &p->in[c * RY_SLOTS + s];
-
-            ry_slot_destroy(m, &p->out[c].slot[s]);
-            if (in->qp)
-                m->nic->ops->qp_destroy(in->qp);
-            in->qp = NULL;
-        }
+    for (uint32_t i = 0; p->out && p->in && i < p->n_channels * RY_SLOTS; i++) {
+        ry_slot_destroy(m, &p->out[i / RY_SLOTS].slot[i % RY_SLOTS]);
+        if (p->in[i].qp)
+            m->nic->ops->qp_destroy(p->in[i].qp);
+        p->in[i].qp = NULL;
     }
-    if (p->out)
-        free(p->out[0].ch);
-    free(p->out);
-    free(p->in);
-    p->out = NULL;
-    p->in = NULL;
+}
+
+void ry_mesh_teardown_qps(struct ry_mesh *m)
+{
+    for (uint32_t q = 0; m->peers && q < m->n_pes; q++) {
+        peer_destroy_qps(m, &m->peers[q]);
+        if (q != m->pe)
+            m->nic->ops->peer_detach(m->nic, q);
+    }
 }
 
 void ry_mesh_teardown(struct ry_mesh *m)
 {
     for (uint32_t q = 0; m->peers && q < m->n_pes; q++) {
-        peer_free(m, &m->peers[q]);
-        if (q != m->pe)
-            m->nic->ops->peer_detach(m->nic, q);
+        struct ry_peer *p = &m->peers[q];
+
+        if (p->out)
+            free(p->out[0].ch);
+        free(p->out);
+        free(p->in);
     }
     for (uint32_t i = 0; i < m->hello.rails; i++)
         if (m->mrs[i].rkey || m->mrs[i].lkey)

@@ -132,6 +132,7 @@ struct ry_peer {
     struct ry_hello hello;
     void *heap; /* mapped here (same host), or NULL */
     void *seg;
+    bool mapped; /* by us: to be unmapped */
     bool direct; /* may be written by plain stores: same node and p2p on */
     uint32_t n_channels;
     struct ry_out_channel *out; /* [n_channels], ours to them */
@@ -217,6 +218,8 @@ bool ry_plan_backup(const struct ry_hello *a, const struct ry_hello *b, uint32_t
  * failure call teardown. */
 int ry_mesh_hello(struct ry_mesh *m, uint64_t deadline_ns);
 int ry_mesh_connect(struct ry_mesh *m, uint64_t deadline_ns);
+/* Queue pairs and attachments first, then (peers may be unmapped) all the rest. */
+void ry_mesh_teardown_qps(struct ry_mesh *m);
 void ry_mesh_teardown(struct ry_mesh *m);
 /* Take a peer's place anew (a replacement joined under its rank): channels start above every value
  * in the survivors' words. */
