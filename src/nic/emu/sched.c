@@ -199,8 +199,12 @@ uint64_t ry_emu_advance(struct ry_nic_qp *qp, uint64_t now, bool *moved)
 
 static uint32_t segment_bytes(const struct ry_nic_qp *qp)
 {
-    uint64_t rate = RY_LD_RLX(&qp->nic->seg->port[qp->rail].rate_bps);
+    const struct ry_emu *e = qp->nic;
+    uint64_t rate = RY_LD_RLX(&e->seg->port[qp->rail].rate_bps);
+    uint64_t cap = RY_LD_RLX(&e->seg->nic[e->rail[qp->rail].nic].cap_bps);
 
+    if (rate == 0 || (cap != 0 && cap < rate))
+        rate = cap;
     return rate != 0 && rate < FAST_BPS ? SEGMENT_SLOW : SEGMENT_FAST;
 }
 
