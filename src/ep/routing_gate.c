@@ -19,8 +19,8 @@ enum {
     WORD_SHARE = 3,    /* weight of the word's own hash; the pair's is 1 */
     BIAS_MAX = 150000, /* about two standard deviations of the product */
     BIAS_STEP = 6000,
-    BUSY_MAX = 4,   /* times the mean, that balancing aims at */
-    IDLE_SHARE = 8, /* an expert with less than 1/8 of the mean is raised */
+    BUSY_HALVES = 7, /* 3.5 times the mean is what balancing aims at */
+    IDLE_SHARE = 8,  /* an expert with less than 1/8 of the mean is raised */
     ROUNDS = 24,
     WORK_MAX = 1 << 26,   /* products that balancing may cost, whatever the number of experts */
     HALVING = 24000,      /* a logit lower by this much halves the weight */
@@ -76,7 +76,7 @@ static void model_fill(struct ry_gate *g, uint64_t seed)
     }
 }
 
-/* Moves the biases of experts that are far too busy or nearly idle on a sample of the text. */
+/* Moves the biases of experts far too busy or nearly idle, on words spread over the text. */
 static void balance(struct ry_gate *g, int32_t *ids, float *weights, uint32_t *load)
 {
     uint64_t sample = WORK_MAX / ((uint64_t)g->experts * FEATURES * ROUNDS);
@@ -87,13 +87,13 @@ static void balance(struct ry_gate *g, int32_t *ids, float *weights, uint32_t *l
     for (int round = 0; round < ROUNDS; round++) {
         memset(load, 0, g->experts * sizeof(*load));
         for (uint64_t t = 0; t < sample; t++) {
-            ry_gate_route(g, t, ids, weights);
+            ry_gate_route(g, t * g->words / sample, ids, weights);
             for (uint32_t k = 0; k < g->topk; k++)
                 load[ids[k]]++;
         }
         for (uint32_t e = 0; e < g->experts; e++) {
             uint64_t scaled = (uint64_t)load[e] * g->experts;
-            if (scaled > BUSY_MAX * mean_by_experts)
+            if (2 * scaled > BUSY_HALVES * mean_by_experts)
                 g->bias[e] -= BIAS_STEP;
             else if (scaled * IDLE_SHARE < mean_by_experts)
                 g->bias[e] += BIAS_STEP;
