@@ -155,8 +155,10 @@ static bool run_locked(struct ry_nic_qp *qp)
             return false;
         }
         ry_emu_decode(&qp->ring[idx & (qp->depth - 1)], qp->qpn, &op);
-        rc = ry_emu_exec(qp, &op, idx, 0, (uint32_t)ry_emu_op_bytes(&op), true);
+        rc = ry_emu_exec(qp, &op, qp->next_psn, 0, (uint32_t)ry_emu_op_bytes(&op), true);
         if (RY_LIKELY(rc == 0)) {
+            if (op.opcode != RY_OP_NOP)
+                qp->next_psn = (qp->next_psn + 1) & RY_EMU_PSN_MASK;
             ry_emu_complete(qp, idx, op.signalled);
         } else if (rc == RY_EMU_LOST) {
             if (ry_emu_halt(qp))

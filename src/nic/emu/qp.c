@@ -137,6 +137,7 @@ int ry_emu_qp_connect(struct ry_nic_qp *qp, const struct ry_qp_addr *remote)
     }
     qp->remote_qpn = remote->qpn;
     qp->remote_rail = remote->rail;
+    qp->next_psn = qp->psn;
     qp->state = RY_EMU_RTS;
     ry_emu_unlock(&qp->lock);
     return 0;
