@@ -16,7 +16,6 @@ enum {
     READY_NS = 1000000000,  /* another thread in mid-submit: much longer than any time slice */
     MOVE_NS = 50 * 1000000, /* one mover's work before it parks the channel */
     NAP_NS = 2 * 1000000,
-    SPIN_OWN_CORE_NS = 100 * 1000,
     SPIN_SHARED_NS = 1000,
     LEAVE_NS = 2000000000, /* longest wait for the others at the end */
 };
@@ -58,6 +57,17 @@ static uint64_t sys_layout(struct ry_ctx *ctx, bool place)
     return (end + 4095) & ~4095ull;
 }
 
+/* Values that the settings leave to the backend. */
+static void resolve_auto(struct ry_config *c)
+{
+    bool emu = c->nic == RY_NIC_AUTO || c->nic == RY_NIC_EMU;
+
+    if (!c->path_timeout_ns)
+        c->path_timeout_ns = emu ? 50000000ull : 250000000ull;
+    if (!c->timeout_ns)
+        c->timeout_ns = emu ? 2000000000ull : 10000000000ull;
+}
+
 static void fill_cfg(struct ry_ctx *ctx)
 {
     const struct ry_config *c = ctx->config;
@@ -92,7 +102,7 @@ static void fill_cfg(struct ry_ctx *ctx)
         .width = 1,
     };
     ctx->crowded = ctx->boot->n_pes > (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
-    m->spin_ns = c->spin_ns ? c->spin_ns : ctx->crowded ? SPIN_SHARED_NS : SPIN_OWN_CORE_NS;
+    m->spin_ns = ctx->crowded ? ry_min64(c->spin_ns, SPIN_SHARED_NS) : c->spin_ns;
     m->nap_ns = NAP_NS;
     m->on_event = ry_ctx_event;
     m->event_arg = ctx;
@@ -168,6 +178,7 @@ static int join_job(struct ry_ctx *ctx, uint64_t deadline_ns)
     struct ry_nic_export ex = {.fd = -1};
     int rc;
 
+    resolve_auto(ctx->config);
     fill_cfg(ctx);
     rc = ry_ctx_open_nic(ctx, &ctx->mesh.nic);
     if (rc == RY_OK)
