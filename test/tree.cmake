@@ -8,6 +8,7 @@ ry_script_test(tidy_tree tidy COMMAND ${here}/tidy/python.sh tidy.py ${PROJECT_S
 ry_script_test(tidy_selftest tidy COMMAND ${here}/tidy/python.sh selftest.py)
 ry_script_test(tidy_headers tidy COMMAND ${here}/tidy/headers.sh)
 ry_script_test(tidy_symbols tidy COMMAND ${here}/tidy/symbols.sh)
+ry_script_test(tidy_globals tidy COMMAND ${here}/tidy/globals.sh)
 ry_script_test(tidy_scripts tidy COMMAND ${here}/tidy/scripts.sh)
 ry_script_test(tidy_man tidy COMMAND ${here}/tidy/man.sh)
 ry_script_test(results unit COMMAND ${here}/results.sh)

@@ -72,8 +72,8 @@ RY_API int ry_rail_get(const ry_ctx *ctx, uint32_t rail, ry_rail *out);
 
 /* What the application is told. Strings live for the call. */
 enum ry_event_type {
-    RY_EVENT_SWITCH = 1,  /* a channel to `peer` left rail `rail` for `to_rail` */
-    RY_EVENT_RETURN = 2,  /* and came back to its home rail */
+    RY_EVENT_SWITCH = 1, /* a channel to `peer` left rail `rail` for `to_rail` */
+    RY_EVENT_RETURN = 2, /* and came back to its home rail */
     RY_EVENT_RAIL_DOWN = 3,
     RY_EVENT_RAIL_UP = 4,
     RY_EVENT_PEER_LOST = 5,

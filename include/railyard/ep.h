@@ -69,11 +69,11 @@ typedef struct ry_ep_input {
  * [rows, K] holds local expert numbers (-1: not here), topk_weight [rows, K]; expert_rows[e] counts
  * rows per expert. */
 typedef struct ry_ep_output {
-    const void *x;       /* bf16 or fp8 rows */
+    const void *x; /* bf16 or fp8 rows */
     size_t x_stride;
-    const void *scales;  /* FP8: per row H/128 of f32 (UE8M0: one byte each); NULL with bf16 */
+    const void *scales; /* FP8: per row H/128 of f32 (UE8M0: one byte each); NULL with bf16 */
     size_t scales_stride;
-    uint32_t rows;       /* ht: rows; ll: rows of all experts together */
+    uint32_t rows;               /* ht: rows; ll: rows of all experts together */
     const uint32_t *count;       /* ll: [E_local, n_pes] */
     const uint32_t *src_token;   /* ll: [E_local * n_pes * tokens_max]; ht: [rows] */
     const uint32_t *row_source;  /* ht: [rows] */

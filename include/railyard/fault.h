@@ -41,7 +41,11 @@ RY_API int ry_drain(ry_ctx *ctx, uint32_t rail);
 RY_API int ry_undrain(ry_ctx *ctx, uint32_t rail);
 
 enum ry_path_health {
-    RY_PATH_GOOD, RY_PATH_SUSPECTED, RY_PATH_FAILED, RY_PATH_RECOVERING, RY_PATH_UNREACHABLE
+    RY_PATH_GOOD,
+    RY_PATH_SUSPECTED,
+    RY_PATH_FAILED,
+    RY_PATH_RECOVERING,
+    RY_PATH_UNREACHABLE
 };
 
 /* One path of a channel of this PE. */

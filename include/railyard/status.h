@@ -18,9 +18,9 @@ extern "C" {
 enum ry_status {
     RY_OK = 0,
     /* nothing lost: try again, or the call was wrong */
-    RY_ERR_AGAIN = -1,      /* not yet; call again */
-    RY_ERR_INVALID = -2,    /* an argument is out of its documented range */
-    RY_ERR_NO_MEMORY = -3,  /* memory, heap or descriptors ran out */
+    RY_ERR_AGAIN = -1,       /* not yet; call again */
+    RY_ERR_INVALID = -2,     /* an argument is out of its documented range */
+    RY_ERR_NO_MEMORY = -3,   /* memory, heap or descriptors ran out */
     RY_ERR_UNSUPPORTED = -4, /* not in this build or not on this device */
     RY_ERR_EXISTS = -5,
     RY_ERR_NOT_FOUND = -6,
@@ -38,13 +38,13 @@ enum ry_status {
     RY_ERR_UNREACHABLE = -80, /* no usable path to the peer within the time-out */
     RY_ERR_PEER_LOST = -81,   /* the peer was agreed to be lost, and is masked */
     /* the context */
-    RY_ERR_CONFIG = -100,    /* setting, file or contradiction between PEs */
-    RY_ERR_AUTH = -101,      /* wrong job secret */
-    RY_ERR_PROTOCOL = -102,  /* a bootstrap or control message that makes no sense */
-    RY_ERR_SYSTEM = -103,    /* the operating system refused */
-    RY_ERR_DEVICE = -104,    /* no device, or the device refused */
-    RY_ERR_STALLED = -105,   /* another initiator stopped in mid-submit */
-    RY_ERR_LAUNCH = -106,    /* another PE ended while starting */
+    RY_ERR_CONFIG = -100,   /* setting, file or contradiction between PEs */
+    RY_ERR_AUTH = -101,     /* wrong job secret */
+    RY_ERR_PROTOCOL = -102, /* a bootstrap or control message that makes no sense */
+    RY_ERR_SYSTEM = -103,   /* the operating system refused */
+    RY_ERR_DEVICE = -104,   /* no device, or the device refused */
+    RY_ERR_STALLED = -105,  /* another initiator stopped in mid-submit */
+    RY_ERR_LAUNCH = -106,   /* another PE ended while starting */
 };
 
 /* Name and meaning of a status, static strings, never NULL. Thread safe. */

@@ -11,10 +11,10 @@
 #include <stdint.h>
 
 #if defined(__CUDACC__)
-#define RY_FN __device__ __host__ static inline
+#define RY_FN                        __device__ __host__ static inline
 #define RY_STATIC_ASSERT(cond, text) static_assert(cond, text)
 #else
-#define RY_FN static inline __attribute__((unused))
+#define RY_FN                        static inline __attribute__((unused))
 #define RY_STATIC_ASSERT(cond, text) _Static_assert(cond, text)
 #endif
 
@@ -24,7 +24,7 @@
 #define RY_ON_GPU 0
 #endif
 
-#define RY_LIKELY(x) __builtin_expect(!!(x), 1)
+#define RY_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define RY_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* The simulator compiles this same source with RY_SIM: every shared access is then a point at which
@@ -39,10 +39,10 @@ void ry_sim_mark(const char *name);
 #ifdef __cplusplus
 }
 #endif
-#define RY_POINT() ry_sim_point()
+#define RY_POINT()    ry_sim_point()
 #define RY_MARK(name) ry_sim_mark(name)
 #else
-#define RY_POINT() ((void)0)
+#define RY_POINT()    ((void)0)
 #define RY_MARK(name) ((void)0)
 #endif
 

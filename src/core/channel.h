@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A channel: posting messages, seeing them completed, proven, released, reusable.
  *
- * released: the log may forget it. Its signal was seen acknowledged and the receiver's answer was seen,
- *           or a read behind it was answered through its path (rules 6 and 15).
- * reusable: its buffers may be written again. Released, and every path life that carried it is proven
- *           or fenced. */
+ * released: the log may forget it. Its signal was seen acknowledged and the receiver's answer was
+ * seen, or a read behind it was answered through its path (rules 6 and 15). reusable: its buffers
+ * may be written again. Released, and every path life that carried it is proven or fenced. */
 #ifndef RY_CORE_CHANNEL_H
 #define RY_CORE_CHANNEL_H
 
@@ -49,10 +48,11 @@ RY_FN void ry_channel_note_proof(struct ry_channel *ch, uint64_t end)
     ry_seq_raise(&ch->probe_next, ry_seq_add(end, quarter));
 }
 
-/* Post one message of n requests; the last one is its end and always signalled. 0, and *end is the sequence behind it; else
- * as ry_queue_reserve and ry_queue_publish; INVALID: longer than half a ring. */
-RY_FN int ry_channel_post(struct ry_channel *ch, const struct ry_req *reqs, uint32_t n, uint32_t flags,
-                          const struct ry_env *env, uint64_t *end)
+/* Post one message of n requests; the last one is its end and always signalled. 0, and *end is the
+ * sequence behind it; else as ry_queue_reserve and ry_queue_publish; INVALID: longer than half a
+ * ring. */
+RY_FN int ry_channel_post(struct ry_channel *ch, const struct ry_req *reqs, uint32_t n,
+                          uint32_t flags, const struct ry_env *env, uint64_t *end)
 {
     struct ry_grant g;
     uint32_t proof = 0;
@@ -98,7 +98,8 @@ RY_FN int ry_channel_post_proof(struct ry_channel *ch, const struct ry_env *env,
 }
 
 /* Give a grant back as NOPs: the only way out of a reservation but to fill it (rule 15). */
-RY_FN int ry_channel_abandon(struct ry_channel *ch, const struct ry_grant *g, const struct ry_env *env)
+RY_FN int ry_channel_abandon(struct ry_channel *ch, const struct ry_grant *g,
+                             const struct ry_env *env)
 {
     for (uint32_t i = 0; i < g->n; i++) {
         uint64_t seq = ry_seq_add(g->seq, i);
@@ -130,9 +131,9 @@ RY_FN void ry_channel_prove(struct ry_channel *ch, struct ry_ring *r, uint64_t c
     }
 }
 
-/* Look for completions once. 1: something completed; 0: nothing; AGAIN: a move is under way or nothing
- * is active; PATH: the active path failed, ry_channel_move is due; UNREACHABLE: given up. *acked is the
- * sequence behind the newest acknowledged block. */
+/* Look for completions once. 1: something completed; 0: nothing; AGAIN: a move is under way or
+ * nothing is active; PATH: the active path failed, ry_channel_move is due; UNREACHABLE: given up.
+ * *acked is the sequence behind the newest acknowledged block. */
 RY_FN int ry_channel_poll(struct ry_channel *ch, const struct ry_env *env, uint64_t *acked)
 {
     uint64_t st = ry_observe_state(ch), cons, at = 0;
@@ -161,7 +162,8 @@ RY_FN int ry_channel_poll(struct ry_channel *ch, const struct ry_env *env, uint6
 }
 
 /* The receiver's answer to everything before `seq` was seen. Released is what is answered and
- * acknowledged both: acknowledged alone may still sit in a NIC, answered alone may be sent again. */
+ * acknowledged both: acknowledged alone may still sit in a NIC, answered alone may be sent again.
+ */
 RY_FN void ry_channel_answered(struct ry_channel *ch, uint64_t seq)
 {
     uint64_t st = ry_observe_state(ch);
@@ -175,8 +177,9 @@ RY_FN void ry_channel_answered(struct ry_channel *ch, uint64_t seq)
     ry_seq_raise(&ch->released, ry_seq_ge(acked, seq) ? seq : acked);
 }
 
-/* Did this life leave nothing behind of [from, to)? What stands behind `dirty` was carried by the active
- * life alone, or by lives that a planned move left proven: for it, released is proof enough. */
+/* Did this life leave nothing behind of [from, to)? What stands behind `dirty` was carried by the
+ * active life alone, or by lives that a planned move left proven: for it, released is proof enough.
+ */
 RY_FN bool ry_slot_clean(const struct ry_channel *ch, uint32_t slot, bool active, uint64_t from,
                          uint64_t to)
 {
@@ -190,8 +193,8 @@ RY_FN bool ry_slot_clean(const struct ry_channel *ch, uint32_t slot, bool active
     return ry_seq_ge(ry_ld_acq64(&r->proven), ry_seq_ge(carried, to) ? to : carried);
 }
 
-/* May the buffers of the messages in [from, to) be written again, by either end? Asked by the initiator
- * only; a move that runs meanwhile answers no. */
+/* May the buffers of the messages in [from, to) be written again, by either end? Asked by the
+ * initiator only; a move that runs meanwhile answers no. */
 RY_FN bool ry_channel_reusable(const struct ry_channel *ch, uint64_t from, uint64_t to)
 {
     uint64_t st = ry_observe_state(ch);
@@ -206,8 +209,8 @@ RY_FN bool ry_channel_reusable(const struct ry_channel *ch, uint64_t from, uint6
     return clean && ry_observe_state(ch) == st;
 }
 
-/* May the result of a read or fetched atomic that ended before `to` be believed? Every other life that
- * carried it must have its queue pair flushed: a late response would overwrite it (rule 8). */
+/* May the result of a read or fetched atomic that ended before `to` be believed? Every other life
+ * that carried it must have its queue pair flushed: a late response would overwrite it (rule 8). */
 RY_FN bool ry_channel_landed(const struct ry_channel *ch, uint64_t from, uint64_t to)
 {
     uint64_t st = ry_observe_state(ch);

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every word that two observers share, its one writer, and the structs they stand in.
  *
- * A channel is an ordered stream of operations from this PE to one peer. It has RY_SLOTS path slots. A slot
- * has a send ring, its memory, and word number `slot` in every signal sector: a slot becomes a target
- * only when its last life is fenced or quiesced, so that rule gives its word to one life at a time too
- * (design rule 2). The active slot's ring is the log of what is not released.
+ * A channel is an ordered stream of operations from this PE to one peer. It has RY_SLOTS path
+ * slots. A slot has a send ring, its memory, and word number `slot` in every signal sector: a slot
+ * becomes a target only when its last life is fenced or quiesced, so that rule gives its word to
+ * one life at a time too (design rule 2). The active slot's ring is the log of what is not
+ * released.
  *
- * A sequence number counts 64-byte blocks over the whole life of a channel; ring index = sequence - base.
+ * A sequence number counts 64-byte blocks over the whole life of a channel; ring index = sequence -
+ * base.
  *
- * Packed words: bits 0..47 sequence, bit 48 CLOSED, bits 49..63 number of the move that opened the ring.
+ * Packed words: bits 0..47 sequence, bit 48 CLOSED, bits 49..63 number of the move that opened the
+ * ring.
  *
  * | word                        | writer                                                         |
  * |-----------------------------|-----------------------------------------------------------------|
@@ -38,21 +41,21 @@
 
 enum {
     RY_LAYOUT_VERSION = 1,
-    RY_SLOTS = 4,          /* path slots of a channel = words of a signal sector */
+    RY_SLOTS = 4,           /* path slots of a channel = words of a signal sector */
     RY_DEPTH_MAX = 1 << 15, /* blocks of a ring (rule 5: 16-bit distances) */
     RY_DEPTH_MIN = 16,
-    RY_RING_SPARE = 4,     /* blocks no message may use: the mover's reads */
-    RY_PROBES = 4,         /* outstanding proofs of a channel */
+    RY_RING_SPARE = 4, /* blocks no message may use: the mover's reads */
+    RY_PROBES = 4,     /* outstanding proofs of a channel */
     RY_RAILS_MAX = 16,
 };
 
 /* --- packed words --- */
 
-#define RY_SEQ_BITS 48
-#define RY_SEQ_MASK ((1ull << RY_SEQ_BITS) - 1)
-#define RY_CLOSED (1ull << RY_SEQ_BITS)
+#define RY_SEQ_BITS   48
+#define RY_SEQ_MASK   ((1ull << RY_SEQ_BITS) - 1)
+#define RY_CLOSED     (1ull << RY_SEQ_BITS)
 #define RY_MOVE_SHIFT 49
-#define RY_MOVE_MASK 0x7fffu
+#define RY_MOVE_MASK  0x7fffu
 
 RY_FN uint64_t ry_pack(uint32_t move, uint64_t seq)
 {
@@ -95,17 +98,17 @@ enum ry_handler {
 };
 
 /* The agent's words of one slot. On a GPU they live in pinned host memory: the agent never does a
- * read-modify-write on a word that a kernel writes. Epochs count the path lives of the slot, 64 bits.
- * The second and third line describe the life that armed_epoch offers: the agent writes them before it
- * raises armed_epoch, and does not touch them while that life may be in use. */
+ * read-modify-write on a word that a kernel writes. Epochs count the path lives of the slot, 64
+ * bits. The second and third line describe the life that armed_epoch offers: the agent writes them
+ * before it raises armed_epoch, and does not touch them while that life may be in use. */
 struct ry_slot_host {
     uint64_t armed_epoch;   /* this life is connected and may carry */
     uint64_t condemn_epoch; /* the agent wants this life left (port event, silence, peer notice) */
     uint64_t retire_epoch;  /* the agent wants a planned move away from this life (drain, return) */
     uint64_t flushed_epoch; /* this life's QP is in ERR and its flushes were seen */
     uint64_t fenced_epoch;  /* and the peer's end is RESET and flushed */
-    uint64_t preferred;     /* larger is better: order in which a mover tries targets; 0 = not at all */
-    uint64_t port_up;       /* the port under this life is up, as far as the agent knows */
+    uint64_t preferred; /* larger is better: order in which a mover tries targets; 0 = not at all */
+    uint64_t port_up;   /* the port under this life is up, as far as the agent knows */
     uint64_t rsvd;
     struct ry_wqe *wqe;
     struct ry_cqe *cqe;
@@ -143,10 +146,10 @@ struct ry_ring {
     const uint32_t *rkeys;
     void *nic_qp;
     /* life */
-    uint64_t epoch;        /* the life that the ring holds: taken from armed_epoch at its first move */
-    uint64_t first;        /* sequence of the oldest record of this life */
-    uint64_t carried;      /* sequence behind the newest record it carried, set when it is left */
-    uint64_t proven;       /* everything before it that this life carried is visible at the peer */
+    uint64_t epoch;   /* the life that the ring holds: taken from armed_epoch at its first move */
+    uint64_t first;   /* sequence of the oldest record of this life */
+    uint64_t carried; /* sequence behind the newest record it carried, set when it is left */
+    uint64_t proven;  /* everything before it that this life carried is visible at the peer */
     uint64_t failed_epoch; /* newest life that was left by failure */
     struct ry_slot_host *host;
     uint64_t rsvd[2];
@@ -156,8 +159,8 @@ RY_STATIC_ASSERT(offsetof(struct ry_ring, cons) == 64, "completion words on thei
 
 struct ry_channel {
     uint64_t state;
-    uint64_t released; /* sequence: blocks before it may be overwritten in the log */
-    uint64_t dirty;    /* sequence: reuse of anything before it must ask every slot (rule 6) */
+    uint64_t released;  /* sequence: blocks before it may be overwritten in the log */
+    uint64_t dirty;     /* sequence: reuse of anything before it must ask every slot (rule 6) */
     uint64_t parked_ns; /* when the last usable path was lost */
     uint32_t peer;
     uint32_t id; /* channel number towards this peer */
@@ -166,8 +169,8 @@ struct ry_channel {
     uint64_t *hint;
     int32_t op_error; /* status of the newest operation that was turned into NOPs (rule 12) */
     uint32_t op_errors;
-    uint64_t read_laddr; /* 8 bytes that a proof read may overwrite */
-    uint64_t read_raddr; /* 8 bytes of the peer's heap that it reads */
+    uint64_t read_laddr;       /* 8 bytes that a proof read may overwrite */
+    uint64_t read_raddr;       /* 8 bytes of the peer's heap that it reads */
     uint64_t probe[RY_PROBES]; /* sequence behind a posted proof read; old ones do no harm */
     uint64_t probe_next;       /* sequence at which the next proof read is due */
     uint64_t blame_seq;        /* record that an error CQE named, valid when blame_set */
@@ -177,8 +180,8 @@ struct ry_channel {
     /* counts, for status: written by the mover */
     uint64_t moves;
     uint64_t moves_planned;
-    uint64_t replayed; /* messages copied by moves that were not planned */
-    uint64_t ops;      /* messages posted, initiator */
+    uint64_t replayed;    /* messages copied by moves that were not planned */
+    uint64_t ops;         /* messages posted, initiator */
     uint64_t failed_ns;   /* when the last failure was seen */
     uint64_t first_ok_ns; /* first good completion after it: 0 until then */
     uint64_t op_error_seq;
@@ -206,8 +209,8 @@ RY_STATIC_ASSERT(sizeof(struct ry_wide_sector) == 64, "one line");
 
 /* Value of a channel's signal in a collective: generation:44, last:1, count:19. */
 #define RY_SIG_COUNT_MASK ((1ull << 19) - 1)
-#define RY_SIG_LAST (1ull << 19)
-#define RY_SIG_GEN_SHIFT 20
+#define RY_SIG_LAST       (1ull << 19)
+#define RY_SIG_GEN_SHIFT  20
 
 RY_FN uint64_t ry_sig_pack(uint64_t gen, bool last, uint32_t count)
 {
@@ -220,7 +223,8 @@ RY_FN uint32_t ry_sig_count(uint64_t v) { return (uint32_t)(v & RY_SIG_COUNT_MAS
 /* --- what core/ needs of its surroundings --- */
 
 /* Time, patience and the NIC's doorbell enter through here. On the host every member is set; on the
- * GPU only arg and the deadline scale are used, and time is %globaltimer. Nothing here is shared. */
+ * GPU only arg and the deadline scale are used, and time is %globaltimer. Nothing here is shared.
+ */
 struct ry_env {
     uint64_t (*now_ns)(void *arg);
     /* Called in every turn of a wait: lets the NIC, the scheduler or the processor go on. */
@@ -230,8 +234,9 @@ struct ry_env {
     void *arg;
     uint64_t ready_ns_max; /* longest wait for another initiator inside submit */
     uint64_t move_ns_max;  /* longest time one mover works before it parks the channel */
-    uint64_t lost_ns_max;  /* RAILYARD_TIMEOUT: without any usable path for this long, the peer is lost */
-    uint32_t lane, width;  /* cooperation: {0, 1} on the host */
+    uint64_t
+        lost_ns_max; /* RAILYARD_TIMEOUT: without any usable path for this long, the peer is lost */
+    uint32_t lane, width; /* cooperation: {0, 1} on the host */
 };
 
 #endif

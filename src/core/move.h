@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The move: a channel leaves one path for another, by failure or as planned. One source for GPU and
- * host; any initiator, or the agent, may be the mover, and GOOD -> MOVING (or PARKED -> MOVING) has one
- * winner. Every step may be repeated by a later mover: the ring that is left stays whole, CLOSED, and is
- * the log until the copy on the next ring is complete (rule 11).
+ * host; any initiator, or the agent, may be the mover, and GOOD -> MOVING (or PARKED -> MOVING) has
+ * one winner. Every step may be repeated by a later mover: the ring that is left stays whole,
+ * CLOSED, and is the log until the copy on the next ring is complete (rule 11).
  *
  *   close: CLOSED inside resv_head; wait until all reserved is ready
  *   planned only: one read through the old path; its answer proves everything before it (rule 10)
@@ -65,8 +65,8 @@ RY_FN int ry_move_read_through(struct ry_channel *ch, uint32_t slot, const struc
     return rc;
 }
 
-/* Sequence behind the message that holds record `seq`, looking from `from` up to `end`. *start is where
- * that message begins. */
+/* Sequence behind the message that holds record `seq`, looking from `from` up to `end`. *start is
+ * where that message begins. */
 RY_FN uint64_t ry_move_message(const struct ry_ring *r, uint64_t from, uint64_t seq, uint64_t end,
                                uint64_t *start)
 {
@@ -89,8 +89,8 @@ RY_FN int ry_status_of_syndrome(uint8_t syn)
     return syn == RY_SYN_REMOTE_ACCESS ? RY_ERR_REMOTE_ACCESS : RY_ERR_REQUEST;
 }
 
-/* What the frontier and the syndrome say of the failure (rule 12): true when one message, and not the
- * path, is suspected; *suspect is a record of it. */
+/* What the frontier and the syndrome say of the failure (rule 12): true when one message, and not
+ * the path, is suspected; *suspect is a record of it. */
 RY_FN bool ry_move_suspects(struct ry_channel *ch, const struct ry_ring *r, enum ry_move_kind kind,
                             uint64_t frontier, uint64_t from, uint64_t end, uint64_t *suspect)
 {
@@ -133,10 +133,12 @@ RY_FN void ry_move_leave(struct ry_ring *r, uint64_t end)
     ry_st_rel64(&r->failed_epoch, r->epoch);
 }
 
-/* Replay up to the end of the suspected message alone, on slot `to`; then 0 and *done is how far the
- * target carries. PATH: it failed here too; the message was voided unless the path itself was unreachable. */
-RY_FN int ry_move_alone(struct ry_channel *ch, uint32_t log, uint32_t to, uint32_t move, uint64_t from,
-                        uint64_t suspect, uint64_t end, const struct ry_env *env, uint64_t *done)
+/* Replay up to the end of the suspected message alone, on slot `to`; then 0 and *done is how far
+ * the target carries. PATH: it failed here too; the message was voided unless the path itself was
+ * unreachable. */
+RY_FN int ry_move_alone(struct ry_channel *ch, uint32_t log, uint32_t to, uint32_t move,
+                        uint64_t from, uint64_t suspect, uint64_t end, const struct ry_env *env,
+                        uint64_t *done)
 {
     struct ry_ring *l = &ch->ring[log], *t = &ch->ring[to];
     uint64_t start, stop = ry_move_message(l, from, suspect, end, &start);
@@ -164,8 +166,8 @@ RY_FN int ry_move_alone(struct ry_channel *ch, uint32_t log, uint32_t to, uint32
 }
 
 /* Copy [from, end) to slot `to` and start it: *next is the sequence behind the proof read. */
-RY_FN void ry_move_copy(struct ry_channel *ch, uint32_t log, uint32_t to, uint32_t move, uint64_t from,
-                       uint64_t end, uint64_t *next)
+RY_FN void ry_move_copy(struct ry_channel *ch, uint32_t log, uint32_t to, uint32_t move,
+                        uint64_t from, uint64_t end, uint64_t *next)
 {
     const struct ry_ring *l = &ch->ring[log];
     struct ry_ring *t = &ch->ring[to];
@@ -233,7 +235,7 @@ RY_FN int ry_move_onward(struct ry_channel *ch, uint32_t log, uint32_t move, enu
 {
     struct ry_ring *l = &ch->ring[log];
     bool planned = kind == RY_MOVE_PLANNED;
-    uint64_t from = ry_ld_acq64(&ch->released), suspect;
+    uint64_t from = ry_ld_acq64(&ch->released), suspect = frontier;
     bool alone;
 
     from = ry_seq_max(ry_seq_max(from, l->first), planned ? end : ry_ld_acq64(&l->proven));
@@ -264,8 +266,8 @@ RY_FN int ry_move_onward(struct ry_channel *ch, uint32_t log, uint32_t move, enu
     }
 }
 
-/* Begin: become the mover, or say why not. A caller that saw the failure of an earlier life is turned away
- * by `seen`, the state word it read before it looked. */
+/* Begin: become the mover, or say why not. A caller that saw the failure of an earlier life is
+ * turned away by `seen`, the state word it read before it looked. */
 RY_FN int ry_move_begin(struct ry_channel *ch, enum ry_move_kind kind, uint64_t seen)
 {
     enum ry_channel_state s = ry_state_of(seen);
@@ -276,7 +278,8 @@ RY_FN int ry_move_begin(struct ry_channel *ch, enum ry_move_kind kind, uint64_t 
     if (s == RY_CH_MOVING || (kind == RY_MOVE_PLANNED && s != RY_CH_GOOD))
         return RY_ERR_AGAIN;
     if (RY_MUT(RY_MUT_TWO_MOVERS)) {
-        ry_st_rel64(&ch->state, ry_state_pack(RY_CH_MOVING, ry_state_active(seen), ry_state_move(seen)));
+        ry_st_rel64(&ch->state,
+                    ry_state_pack(RY_CH_MOVING, ry_state_active(seen), ry_state_move(seen)));
         return RY_OK;
     }
     if (!ry_cas64(&ch->state, seen,
@@ -285,10 +288,11 @@ RY_FN int ry_move_begin(struct ry_channel *ch, enum ry_move_kind kind, uint64_t 
     return RY_OK;
 }
 
-/* Move the channel away from its active path. `seen` is the state word under which the caller saw the
- * reason. 0: moved; AGAIN: somebody else is at it, or it has happened; PATH: parked, no usable path;
- * NOT_FOUND: planned, and no target; UNREACHABLE: given up; STALLED: an initiator or the proxy stopped in
- * mid-submit, the context is broken. The caller holds no reservation on this channel. */
+/* Move the channel away from its active path. `seen` is the state word under which the caller saw
+ * the reason. 0: moved; AGAIN: somebody else is at it, or it has happened; PATH: parked, no usable
+ * path; NOT_FOUND: planned, and no target; UNREACHABLE: given up; STALLED: an initiator or the
+ * proxy stopped in mid-submit, the context is broken. The caller holds no reservation on this
+ * channel. */
 RY_FN int ry_channel_move(struct ry_channel *ch, enum ry_move_kind kind, uint64_t seen,
                           const struct ry_env *env)
 {
@@ -308,7 +312,8 @@ RY_FN int ry_channel_move(struct ry_channel *ch, enum ry_move_kind kind, uint64_
         ry_st_rel64(&ch->first_ok_ns, 0);
     }
     rc = ry_ring_close(l, env, &end);
-    if (rc == RY_OK && kind == RY_MOVE_PLANNED && ry_move_read_through(ch, log, env, &end) != RY_OK) {
+    if (rc == RY_OK && kind == RY_MOVE_PLANNED &&
+        ry_move_read_through(ch, log, env, &end) != RY_OK) {
         RY_MARK("planned-became-failure");
         kind = RY_MOVE_ERROR;
         ry_st_rel64(&ch->failed_ns, ry_now(env));
@@ -339,8 +344,9 @@ RY_FN bool ry_channel_give_up(struct ry_channel *ch, const struct ry_env *env)
                     ry_state_pack(RY_CH_DEAD, ry_state_active(st), ry_state_move(st)), &found);
 }
 
-/* Look, and act on what is seen: completions, a failed path, the agent's wishes, a parked channel that
- * has a path again. What every wait calls in its loop. Returns as ry_channel_poll, or STALLED. */
+/* Look, and act on what is seen: completions, a failed path, the agent's wishes, a parked channel
+ * that has a path again. What every wait calls in its loop. Returns as ry_channel_poll, or STALLED.
+ */
 RY_FN int ry_channel_progress(struct ry_channel *ch, const struct ry_env *env, uint64_t *acked)
 {
     uint64_t st = ry_observe_state(ch);

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One path life in a slot: adopting what the agent armed, opening and closing its ring, carrying a WQE
- * from one ring to another. Only the mover calls these (one at a time: GOOD -> MOVING has one winner). */
+/* One path life in a slot: adopting what the agent armed, opening and closing its ring, carrying a
+ * WQE from one ring to another. Only the mover calls these (one at a time: GOOD -> MOVING has one
+ * winner). */
 #ifndef RY_CORE_PATH_H
 #define RY_CORE_PATH_H
 
 #include "core/channel.h"
 
 /* Agent to mover: the life that armed_epoch names is described by the words written before it. */
-RY_FN uint64_t ry_observe_armed(const struct ry_slot_host *h) { return ry_ld_acq64(&h->armed_epoch); }
+RY_FN uint64_t ry_observe_armed(const struct ry_slot_host *h)
+{
+    return ry_ld_acq64(&h->armed_epoch);
+}
 
 RY_FN bool ry_slot_usable(const struct ry_ring *r)
 {
@@ -24,8 +28,8 @@ RY_FN bool ry_slot_retired(const struct ry_ring *r)
     return ry_ld_acq64(&r->host->retire_epoch) >= ry_observe_armed(r->host);
 }
 
-/* Best target beside `log`; RY_SLOTS: none. A retired slot (its port is drained) is the last resort of a
- * failure and no target of a planned move. */
+/* Best target beside `log`; RY_SLOTS: none. A retired slot (its port is drained) is the last resort
+ * of a failure and no target of a planned move. */
 RY_FN uint32_t ry_slot_pick(const struct ry_channel *ch, uint32_t log, bool planned)
 {
     uint32_t best = RY_SLOTS;
@@ -50,8 +54,8 @@ RY_FN uint32_t ry_slot_pick(const struct ry_channel *ch, uint32_t log, bool plan
     return best;
 }
 
-/* Take over what the agent armed, if the ring does not hold that life yet: its queue pair is new, its
- * CQE says invalid, its ring index starts at 0. */
+/* Take over what the agent armed, if the ring does not hold that life yet: its queue pair is new,
+ * its CQE says invalid, its ring index starts at 0. */
 RY_FN void ry_ring_adopt(struct ry_ring *r)
 {
     const struct ry_slot_host *h = r->host;
@@ -92,7 +96,8 @@ RY_FN void ry_ring_place(struct ry_ring *r, uint64_t from)
     ry_st_rel64(&r->carried, from);
 }
 
-/* Let the NIC run [cons, next) of a placed ring: the mover's doorbell. Still closed to initiators. */
+/* Let the NIC run [cons, next) of a placed ring: the mover's doorbell. Still closed to initiators.
+ */
 RY_FN void ry_ring_run(struct ry_channel *ch, struct ry_ring *r, uint32_t move, uint64_t cons,
                        uint64_t next, const struct ry_env *env)
 {
@@ -169,8 +174,8 @@ RY_FN void ry_record_carry(const struct ry_ring *from, uint32_t from_slot, const
         return;
     dst->rkey = ry_be32(to->rkeys[tag >> RY_TAG_RMR_SHIFT]);
     if ((tag & RY_TAG_SIGNAL) && !RY_MUT(RY_MUT_ONE_WORD))
-        dst->raddr = ry_be64(ry_be64(src->raddr) + ((uint64_t)to_slot - from_slot) *
-                                                       ry_signal_stride(tag));
+        dst->raddr =
+            ry_be64(ry_be64(src->raddr) + ((uint64_t)to_slot - from_slot) * ry_signal_stride(tag));
     if (ry_wqe_atomic(op))
         dst->u.atomic.lkey = ry_be32(to->lkeys[tag & RY_TAG_LMR]);
     else if (!(ry_be32(src->u.data.byte_count) & RY_WQE_INLINE))

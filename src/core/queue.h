@@ -57,8 +57,8 @@ RY_FN uint64_t ry_observe_ready(const struct ry_ring *r) { return ry_ld_acq64(&r
 RY_FN void ry_publish_ready(struct ry_ring *r, uint64_t v) { ry_st_rel64(&r->ready_head, v); }
 /* Waiter to waiters: completions that were seen. */
 RY_FN uint64_t ry_observe_cons(const struct ry_ring *r) { return ry_ld_acq64(&r->cons); }
-/* Initiator to NIC: the doorbell record may be read once the doorbell word is; the NIC then sees every
- * WQE block before it. */
+/* Initiator to NIC: the doorbell record may be read once the doorbell word is; the NIC then sees
+ * every WQE block before it. */
 RY_FN void ry_publish_dbr(uint32_t *dbr, uint32_t prod_idx)
 {
     ry_st_rel32(dbr, ry_be32(prod_idx & 0xffff));
@@ -91,9 +91,10 @@ RY_FN bool ry_queue_room(const struct ry_channel *ch, uint64_t seq, uint32_t n)
     return used <= (int64_t)(ch->depth - RY_RING_SPARE);
 }
 
-/* Take n blocks of the active ring: 0, AGAIN (a move is under way), BUSY (the ring is full), UNREACHABLE
- * (the peer was given up). Room and CLOSED are tested on the very value that the swap replaces, so
- * that no one reserves between a check and a close, and nobody adds and then gives up. */
+/* Take n blocks of the active ring: 0, AGAIN (a move is under way), BUSY (the ring is full),
+ * UNREACHABLE (the peer was given up). Room and CLOSED are tested on the very value that the swap
+ * replaces, so that no one reserves between a check and a close, and nobody adds and then gives up.
+ */
 RY_FN int ry_queue_reserve(struct ry_channel *ch, uint32_t n, struct ry_grant *g)
 {
     uint64_t st = ry_observe_state(ch);
@@ -109,8 +110,8 @@ RY_FN int ry_queue_reserve(struct ry_channel *ch, uint32_t n, struct ry_grant *g
             return RY_ERR_AGAIN;
         if (RY_UNLIKELY(!ry_queue_room(ch, seq, n)) && !RY_MUT(RY_MUT_RESERVE_BEFORE_ROOM))
             return RY_ERR_BUSY;
-        if (RY_LIKELY(ry_cas64(&r->resv_head, v,
-                               ry_pack(ry_packed_move(v), ry_seq_add(seq, n)), &found))) {
+        if (RY_LIKELY(ry_cas64(&r->resv_head, v, ry_pack(ry_packed_move(v), ry_seq_add(seq, n)),
+                               &found))) {
             g->ring = r;
             g->slot = ry_state_active(st);
             g->move = ry_packed_move(v);
@@ -149,7 +150,8 @@ RY_FN void ry_queue_write_operand(struct ry_wqe *w, const struct ry_ring *r, con
 RY_FN uint64_t ry_signal_stride(uint32_t tag) { return tag & RY_TAG_WIDE ? 16 : 8; }
 
 /* Block i of a grant, from a request. `tag` adds marks (LAST, PROBE). */
-RY_FN void ry_queue_write(const struct ry_grant *g, uint32_t i, const struct ry_req *q, uint32_t tag)
+RY_FN void ry_queue_write(const struct ry_grant *g, uint32_t i, const struct ry_req *q,
+                          uint32_t tag)
 {
     const struct ry_ring *r = g->ring;
     uint64_t seq = ry_seq_add(g->seq, i);
@@ -209,8 +211,8 @@ RY_FN void ry_queue_bell(struct ry_ring *r, uint64_t ready, const struct ry_env 
     ry_kick(env, r, idx);
 }
 
-/* handler gpu: under the lock, by max, and only while the ring is still in this move's life: a thread
- * that slept between publishing and ringing must not ring a rebuilt ring. */
+/* handler gpu: under the lock, by max, and only while the ring is still in this move's life: a
+ * thread that slept between publishing and ringing must not ring a rebuilt ring. */
 RY_FN int ry_queue_ring_direct(struct ry_ring *r, uint32_t move, const struct ry_env *env)
 {
     uint64_t prod, ready;
@@ -219,7 +221,8 @@ RY_FN int ry_queue_ring_direct(struct ry_ring *r, uint32_t move, const struct ry
         return RY_ERR_STALLED;
     prod = ry_ld_acq64(&r->prod);
     ready = ry_observe_ready(r);
-    if ((!ry_packed_closed(prod) && ry_packed_move(prod) == move) || RY_MUT(RY_MUT_RING_UNCHECKED)) {
+    if ((!ry_packed_closed(prod) && ry_packed_move(prod) == move) ||
+        RY_MUT(RY_MUT_RING_UNCHECKED)) {
         if (ry_seq_diff(ry_packed_seq(ready), ry_packed_seq(prod)) > 0) {
             ry_st_rel64(&r->prod, ry_pack(move, ry_packed_seq(ready)));
             ry_queue_bell(r, ry_packed_seq(ready), env);
@@ -256,7 +259,8 @@ RY_FN int ry_queue_ring(struct ry_channel *ch, struct ry_ring *r, uint32_t move,
 }
 
 /* Proxy thread, cpu handlers: one look at one ring; *last is its memory of it. True when it did
- * something. A CLOSED slot is echoed and never rung again until the mover opens it with a new move. */
+ * something. A CLOSED slot is echoed and never rung again until the mover opens it with a new move.
+ */
 RY_FN bool ry_proxy_step(struct ry_ring *r, uint64_t *pslot, uint64_t *pecho, uint64_t *last,
                          const struct ry_env *env)
 {
@@ -273,8 +277,10 @@ RY_FN bool ry_proxy_step(struct ry_ring *r, uint64_t *pslot, uint64_t *pecho, ui
 }
 
 /* Publish a grant whose blocks are written, in order of reservation, and ring. STALLED: an earlier
- * reserver did not publish within env's patience; the context is broken, because its hole stops all. */
-RY_FN int ry_queue_publish(struct ry_channel *ch, const struct ry_grant *g, const struct ry_env *env)
+ * reserver did not publish within env's patience; the context is broken, because its hole stops
+ * all. */
+RY_FN int ry_queue_publish(struct ry_channel *ch, const struct ry_grant *g,
+                           const struct ry_env *env)
 {
     struct ry_ring *r = g->ring;
     uint64_t mine = ry_pack(g->move, g->seq), end = ry_seq_add(g->seq, g->n);
@@ -295,8 +301,9 @@ RY_FN int ry_queue_publish(struct ry_channel *ch, const struct ry_grant *g, cons
 
 /* --- completions --- */
 
-/* Look at the ring's CQE once. 1: *cons grew; 0: nothing new; AGAIN: the ring is closed, read the active
- * one; PATH: an error completion (syndrome in *syn, its sequence in *at). *cons is the packed word. */
+/* Look at the ring's CQE once. 1: *cons grew; 0: nothing new; AGAIN: the ring is closed, read the
+ * active one; PATH: an error completion (syndrome in *syn, its sequence in *at). *cons is the
+ * packed word. */
 RY_FN int ry_queue_poll(struct ry_ring *r, uint64_t *cons, uint8_t *syn, uint64_t *at)
 {
     uint64_t c = ry_observe_cons(r); /* before the CQE: rule 5 */

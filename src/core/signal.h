@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading signals: the greatest of a sector's words. Writing them is an inline WRITE whose address the
- * queue completes with the slot (RY_TAG_SIGNAL). */
+/* Reading signals: the greatest of a sector's words. Writing them is an inline WRITE whose address
+ * the queue completes with the slot (RY_TAG_SIGNAL). */
 #ifndef RY_CORE_SIGNAL_H
 #define RY_CORE_SIGNAL_H
 

@@ -35,8 +35,8 @@ enum ry_opcode {
     RY_OP_ATOMIC_MASKED_FA = 0x15,
 };
 
-#define RY_WQE_SIGNALLED 0x08u     /* fm_ce_se: completion wanted */
-#define RY_WQE_INLINE 0x80000000u  /* byte_count: inline data */
+#define RY_WQE_SIGNALLED 0x08u       /* fm_ce_se: completion wanted */
+#define RY_WQE_INLINE    0x80000000u /* byte_count: inline data */
 
 /* Tag: bits 0..7 local memory region, 8 signal (the word it writes belongs to the path's slot),
  * 9 wide signal (slots 16 bytes apart, else 8), 10 last block of its message, 11 probe (a read of

@@ -4,6 +4,8 @@
  * One lock, one condition. A collective is a round with two phases: GATHER, in which every PE
  * leaves a copy of its part, and DRAIN, in which all read and the last one out clears. A PE that
  * runs ahead waits for the drain to end. Control datagrams sit in one bounded ring a PE. */
+#include <railyard/context.h> /* exports ry_hub_create and ry_hub_destroy */
+
 #include "host/boot_hub.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
 
 #include "host/boot.h"
 
-static inline uint32_t ry_node_of(uint32_t pe, uint32_t n_pes, uint32_t n_nodes)
+static inline uint32_t ry_node_index(uint32_t pe, uint32_t n_pes, uint32_t n_nodes)
 {
     return (uint32_t)((uint64_t)pe * n_nodes / n_pes);
 }
@@ -15,11 +15,11 @@ static inline uint32_t ry_node_of(uint32_t pe, uint32_t n_pes, uint32_t n_nodes)
 static inline void ry_node_split(struct ry_boot *b, uint32_t n_nodes)
 {
     b->n_nodes = n_nodes;
-    b->node = ry_node_of(b->pe, b->n_pes, n_nodes);
+    b->node = ry_node_index(b->pe, b->n_pes, n_nodes);
     b->local_pe = 0;
     b->n_local = 0;
     for (uint32_t i = 0; i < b->n_pes; i++) {
-        if (ry_node_of(i, b->n_pes, n_nodes) != b->node)
+        if (ry_node_index(i, b->n_pes, n_nodes) != b->node)
             continue;
         if (i < b->pe)
             b->local_pe++;

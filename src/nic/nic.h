@@ -60,9 +60,9 @@ struct ry_qp_attr {
     uint32_t peer;
     struct ry_wqe *ring; /* initiator: `depth` blocks, 64-byte aligned, owned by the caller */
     uint32_t depth;
-    struct ry_cqe *cqe;  /* initiator: the one CQE of the collapsed CQ, owned by the caller */
-    uint32_t *dbr;       /* initiator: doorbell record (big endian producer index, 16 bits used) */
-    uint64_t *uar;       /* initiator: doorbell word */
+    struct ry_cqe *cqe; /* initiator: the one CQE of the collapsed CQ, owned by the caller */
+    uint32_t *dbr;      /* initiator: doorbell record (big endian producer index, 16 bits used) */
+    uint64_t *uar;      /* initiator: doorbell word */
 };
 
 struct ry_mr {
@@ -108,19 +108,29 @@ struct ry_nic_peer {
 };
 
 enum ry_nic_fault_kind {
-    RY_FAULT_PORT_DOWN, RY_FAULT_PORT_UP, RY_FAULT_STALL, RY_FAULT_DROP, RY_FAULT_ACK_DROP,
-    RY_FAULT_DELAY, RY_FAULT_GHOST, RY_FAULT_CQE_ERROR, RY_FAULT_QP_ERROR, RY_FAULT_NIC_DOWN,
-    RY_FAULT_SLOW, RY_FAULT_GID_CHANGE, RY_FAULT_CLEAR
+    RY_FAULT_PORT_DOWN,
+    RY_FAULT_PORT_UP,
+    RY_FAULT_STALL,
+    RY_FAULT_DROP,
+    RY_FAULT_ACK_DROP,
+    RY_FAULT_DELAY,
+    RY_FAULT_GHOST,
+    RY_FAULT_CQE_ERROR,
+    RY_FAULT_QP_ERROR,
+    RY_FAULT_NIC_DOWN,
+    RY_FAULT_SLOW,
+    RY_FAULT_GID_CHANGE,
+    RY_FAULT_CLEAR
 };
 
 struct ry_nic_fault {
     enum ry_nic_fault_kind kind;
     uint32_t rail;
-    int32_t peer;      /* only traffic to this PE; -1: all */
-    double p;          /* drop, ack-drop: probability */
-    uint64_t for_ns;   /* 0: until cleared */
+    int32_t peer;    /* only traffic to this PE; -1: all */
+    double p;        /* drop, ack-drop: probability */
+    uint64_t for_ns; /* 0: until cleared */
     uint64_t delay_ns, jitter_ns;
-    double factor;     /* slow */
+    double factor; /* slow */
     uint8_t syndrome, vendor;
     uint64_t seed;
 };

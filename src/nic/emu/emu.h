@@ -29,9 +29,9 @@ struct ry_emu_cfg {
     uint32_t retry_count;     /* 0..7; 7 = for ever, as rxe has it */
     uint64_t retry_ns;        /* time-out of one try */
     uint64_t seed;
-    uint32_t qpn_first;       /* first queue pair number given; 0: from the seed */
-    bool virtual_time;        /* simulator: no thread, no sleep, no system call; all in drive() */
-    bool threads;             /* the export is plain memory of this process, no memfd */
+    uint32_t qpn_first; /* first queue pair number given; 0: from the seed */
+    bool virtual_time;  /* simulator: no thread, no sleep, no system call; all in drive() */
+    bool threads;       /* the export is plain memory of this process, no memfd */
     uint64_t (*now_ns)(void *arg); /* clock, never NULL */
     void *clock_arg;
     struct ry_emu_chaos chaos;
