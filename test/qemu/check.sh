@@ -55,5 +55,7 @@ else
     step 90 "two guests move data on both ports" "${guest[@]}" -2 -t 60 "${data[@]}"
     step 300 "links break and are mended" "${guest[@]}" -t 250 "${faults[@]}" 3
 fi
+step 100 "the verbs backend works and fails as it should" "${guest[@]}" -t 80 \
+    -b "$build/test/rdma-nic" -- rdma-nic
 step 10 "faults look as expected" "$here/compare.sh" "$here/faults.expect" "$result/faults.txt"
 exit $rc
