@@ -28,3 +28,20 @@ foreach(section 1 3 5 7)
         DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section}
         FILES_MATCHING PATTERN "*.${section}")
 endforeach()
+
+# Section 3 is made of the headers: one page each, and a pointer to it for every function.
+file(GLOB ry_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/railyard/*.h)
+set(ry_man_awk ${PROJECT_SOURCE_DIR}/cmake/header_man.awk)
+set(ry_man_dir ${CMAKE_BINARY_DIR}/man/man3)
+file(MAKE_DIRECTORY ${ry_man_dir})
+set(ry_man_pages)
+foreach(header IN LISTS ry_headers)
+    get_filename_component(base ${header} NAME_WE)
+    add_custom_command(OUTPUT ${ry_man_dir}/railyard_${base}.3
+        COMMAND awk -v name=railyard_${base} -v header=${base}.h -v date=${RAILYARD_DATE}
+            -v version=${PROJECT_VERSION} -v folder=${ry_man_dir} -f ${ry_man_awk} ${header}
+        DEPENDS ${header} ${ry_man_awk} VERBATIM)
+    list(APPEND ry_man_pages ${ry_man_dir}/railyard_${base}.3)
+endforeach()
+add_custom_target(man ALL DEPENDS ${ry_man_pages})
+install(DIRECTORY ${ry_man_dir}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)

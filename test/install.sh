@@ -2,7 +2,7 @@
 # cmake --install into a temporary prefix, which is then moved: a program finds the library through
 # pkg-config, links it shared and static, and runs.
 set -euo pipefail
-build=${RAILYARD_BUILD:?}
+build=${RY_TEST_BUILD:?}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
@@ -53,8 +53,10 @@ gcc -std=c11 "$tmp/app.c" -o "$tmp/static" "${static[@]}"
 expect "the program on the static library" "$("$tmp/static")"
 
 expect "the installed command" "$("$prefix/bin/railyard" --version | sed 's/^railyard //')"
-[ -s "$prefix/share/man/man1/railyard.1" ] || {
-    echo "the man page railyard.1 was not installed"
-    exit 1
-}
+for page in man1/railyard.1 man3/railyard_status.3 man3/ry_version.3; do
+    [ -s "$prefix/share/man/$page" ] || {
+        echo "the manual page $page was not installed"
+        exit 1
+    }
+done
 echo "installed, linked shared and static, ran"

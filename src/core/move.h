@@ -235,7 +235,7 @@ RY_FN int ry_move_onward(struct ry_channel *ch, uint32_t log, uint32_t move, enu
 {
     struct ry_ring *l = &ch->ring[log];
     bool planned = kind == RY_MOVE_PLANNED;
-    uint64_t from = ry_ld_acq64(&ch->released), suspect;
+    uint64_t from = ry_ld_acq64(&ch->released), suspect = frontier;
     bool alone;
 
     from = ry_seq_max(ry_seq_max(from, l->first), planned ? end : ry_ld_acq64(&l->proven));

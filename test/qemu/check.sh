@@ -3,12 +3,12 @@
 #   short  under 3 minutes: the parts come up, the faults that matter most look as faults.expect
 # says
 #   full   under 10 minutes: every fault several times, two guests
-# Results are left in $RAILYARD_BUILD/qemu/result; logs of a guest that failed in qemu/failed.
+# Results are left in $RY_TEST_BUILD/qemu/result; logs of a guest that failed in qemu/failed.
 # exit: 0 all as expected, 1 something is not, 2 bad use, 77 the parts cannot be had here
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-build=${RAILYARD_BUILD:-$here/../../build}
+build=${RY_TEST_BUILD:-$here/../../build}
 cache=${RY_QEMU_CACHE:-$build/qemu}
 result=$cache/result
 probe=$build/test/rdma-probe

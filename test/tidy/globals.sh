@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # No global state in the library: a context is an object, so no object file may hold writable data
-# that all threads share. Thread-local and constant data are fine. Exceptions: globals.txt, with a reason.
+# that all threads share. Thread-local and constant data are fine. Exceptions: globals.txt.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-build=${RAILYARD_BUILD:?}
+build=${RY_TEST_BUILD:?}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 

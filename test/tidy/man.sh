@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every man page passes mandoc's lint, and its name and section match its file.
 set -euo pipefail
-cd "${RAILYARD_SOURCE:?}"
+cd "${RY_TEST_SOURCE:?}"
 command -v mandoc >/dev/null || {
     echo "no mandoc here"
     exit 77
@@ -18,7 +18,8 @@ fi
 
 rc=0
 count=0
-for page in doc/man/*.[1357]; do
+build=${RY_TEST_BUILD:?}
+for page in doc/man/*.[1357] "$build"/man/man3/railyard_*.3; do
     count=$((count + 1))
     lint "$page" || rc=1
     base=$(basename "$page")
@@ -28,5 +29,20 @@ for page in doc/man/*.[1357]; do
         rc=1
     fi
 done
+# the pages made of headers know every function that the library exports
+nm -D --defined-only "$build/lib/librailyard.so" |
+    awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' |
+    while read -r function; do
+        grep -qx "\.so man3/railyard_[a-z_]*\.3" "$build/man/man3/$function.3" 2>/dev/null ||
+            echo "$function"
+    done >"$tmp/without"
+if [ -s "$tmp/without" ]; then
+    echo "exported and in no public header that a manual page is made of: $(xargs <"$tmp/without")"
+    rc=1
+fi
+grep -q '^\\fBconst char \*ry_version(void);\\fR$' "$build/man/man3/railyard_status.3" || {
+    echo "railyard_status.3 does not declare ry_version"
+    rc=1
+}
 echo "$count man pages"
 [ "$count" -gt 0 ] && exit "$rc"
