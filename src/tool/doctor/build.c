@@ -56,7 +56,7 @@ static long source_field(struct ry_doctor *doctor, const char *kind, const char 
             continue;
         snprintf(word, sizeof word, " %s=", key);
         const char *at = strstr(line, word);
-        if (!at)
+        if (!at || !ry_is_plain(where))
             continue;
         value = strtol(at + strlen(word), NULL, 10);
         snprintf(path, cap, "%s", where);
