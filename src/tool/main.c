@@ -20,6 +20,7 @@ struct command {
 static const struct command commands[] = {
     {"doctor", ry_command_doctor, "is this machine ready; cause and fix of what is not"},
     {"env", ry_command_env, "export lines for this machine: railyard, nvshmem, deepep, nccl"},
+    {"plan", ry_command_plan, "what of an install is done, needed or blocked; a script for it"},
     {"topo", ry_command_topo, "which ports each GPU uses, what backs them, what is wrong"},
     {NULL, NULL, NULL},
 };
