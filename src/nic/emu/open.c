@@ -76,6 +76,7 @@ static int seg_make(struct ry_emu *e)
     e->seg->mr_off = mr_off;
     e->seg->qp_off = qp_off;
     e->seg->land_off = lands ? land_off : 0;
+    e->seg->land_min_ns = RY_EMU_NEVER;
     e->mrs = ry_emu_seg_mrs(e->seg);
     e->sqps = ry_emu_seg_qps(e->seg);
     RY_ST_REL(&e->seg->magic, (uint32_t)RY_EMU_MAGIC);
