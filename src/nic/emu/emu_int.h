@@ -140,7 +140,7 @@ struct ry_emu {
     struct ry_emu_seg_mr *mrs;
     struct ry_emu_seg_qp *sqps;
     int fd;
-    uint64_t id; /* tells this object from a later one at the same address */
+    uint64_t id; /* tells this object from another, also from an earlier one at its address */
     uint32_t nics;
     uint32_t faults; /* how many are on */
     struct ry_emu_rail rail[RY_RAILS_MAX];
