@@ -127,6 +127,8 @@ struct ry_emu_ghost {
     uint64_t due_ns;
     uint64_t raddr;
     uint32_t peer, rail, remote_rail, remote_qpn, qpn, rkey;
+    uint32_t psn;
+    bool last;    /* the end of its message */
     uint32_t len; /* 0: free */
     uint8_t *data;
 };
@@ -251,8 +253,8 @@ uint64_t ry_emu_fault_random(struct ry_emu *e, uint32_t rail, enum ry_nic_fault_
 void ry_emu_fault_end(struct ry_emu *e, uint32_t rail, enum ry_nic_fault_kind kind);
 /* ghost.c */
 int ry_emu_ghosts_make(struct ry_emu *e);
-void ry_emu_ghost_add(struct ry_nic_qp *qp, const struct ry_emu_op *op, uint32_t off, uint32_t len,
-                      uint64_t due_ns);
+void ry_emu_ghost_add(struct ry_nic_qp *qp, const struct ry_emu_op *op,
+                      const struct ry_emu_flight *f, uint64_t due_ns);
 uint64_t ry_emu_ghosts_due(struct ry_emu *e, uint64_t now_ns);
 void ry_emu_ghosts_drop(struct ry_emu *e, uint32_t peer);
 /* land.c */
