@@ -49,7 +49,7 @@ function(ry_test name label)
 endfunction()
 
 # ry_script_test(NAME LABEL [TIMEOUT seconds] COMMAND word...): any command as a test. It finds the
-# built command and the trees in RAILYARD_BIN, RAILYARD_SOURCE and RAILYARD_BUILD.
+# built command and the trees in RY_TEST_BIN, RY_TEST_SOURCE and RY_TEST_BUILD.
 function(ry_script_test name label)
     cmake_parse_arguments(t "" "TIMEOUT" "COMMAND" ${ARGN})
     add_test(NAME ${name} COMMAND ${t_COMMAND})
@@ -82,10 +82,10 @@ function(ry_test_properties name label timeout)
     if(NOT timeout)
         set(timeout 60)
     endif()
-    set(env "RAILYARD_BIN=${CMAKE_BINARY_DIR}/bin/railyard;RAILYARD_SOURCE=${PROJECT_SOURCE_DIR}")
-    list(APPEND env "RAILYARD_BUILD=${CMAKE_BINARY_DIR}")
+    set(env "RY_TEST_BIN=${CMAKE_BINARY_DIR}/bin/railyard;RY_TEST_SOURCE=${PROJECT_SOURCE_DIR}")
+    list(APPEND env "RY_TEST_BUILD=${CMAKE_BINARY_DIR}")
     if(RAILYARD_NVCC)
-        list(APPEND env "RAILYARD_NVCC=${RAILYARD_NVCC}")
+        list(APPEND env "RY_TEST_NVCC=${RAILYARD_NVCC}")
     endif()
     set_tests_properties(${name} PROPERTIES LABELS "${label}" TIMEOUT ${timeout} SKIP_RETURN_CODE 77
         ENVIRONMENT "${env}")

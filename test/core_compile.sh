@@ -3,13 +3,13 @@
 # function in it really compiled (its address is taken, so that none is dropped as unused). With
 # nvcc that is device code for sm_90.
 set -euo pipefail
-root=${RAILYARD_SOURCE:?}
+root=${RY_TEST_SOURCE:?}
 compiler=${1:?"usage: core_compile.sh gcc|clang|nvcc"}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
 tool=$compiler
-[ "$compiler" = nvcc ] && tool=${RAILYARD_NVCC:-nvcc}
+[ "$compiler" = nvcc ] && tool=${RY_TEST_NVCC:-nvcc}
 command -v "$tool" >/dev/null || {
     echo "no $compiler here"
     exit 77
@@ -45,7 +45,8 @@ compiles() {
             cat "$tmp/$2.body"
         } >"$tmp/$2.cu"
         "$tool" -arch=sm_90 -std=c++17 -O1 -fmad=false -Werror all-warnings \
-            -Xcompiler -Wall,-Wextra -I "$1" -I "$root/include" -c "$tmp/$2.cu" -o "$tmp/$2.o"
+            -Xcompiler -Wall,-Wextra,-Wno-missing-field-initializers \
+            -I "$1" -I "$root/include" -c "$tmp/$2.cu" -o "$tmp/$2.o"
         ;;
     *)
         echo "core_compile: '$compiler' is no compiler it knows: gcc, clang or nvcc"

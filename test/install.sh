@@ -2,7 +2,7 @@
 # cmake --install into a temporary prefix, which is then moved: a program finds the library through
 # pkg-config, links it shared and static, and runs.
 set -euo pipefail
-build=${RAILYARD_BUILD:?}
+build=${RY_TEST_BUILD:?}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 

@@ -19,7 +19,7 @@ set_tests_properties(hangs PROPERTIES TIMEOUT 1)
 EOF
 cmake -S "$tmp" -B "$tmp/b" -G Ninja >/dev/null
 ctest --test-dir "$tmp/b" --output-junit results.xml >/dev/null 2>&1 || true
-awk -f "${RAILYARD_SOURCE:?}/test/results.awk" "$tmp/b/results.xml" |
+awk -f "${RY_TEST_SOURCE:?}/test/results.awk" "$tmp/b/results.xml" |
     sed 's/\t/ /; s/^fail missing.*/fail missing/' \
     >"$tmp/got"
 cat >"$tmp/want" <<'EOF'

@@ -2,7 +2,7 @@
 # sanitize.sh asan|tsan: builds the preset and runs the unit and ep tests in it, long ones left out.
 set -euo pipefail
 preset=${1:?"usage: sanitize.sh asan|tsan"}
-cd "${RAILYARD_SOURCE:?}"
+cd "${RY_TEST_SOURCE:?}"
 tree=build-$preset
 export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/token.h"
 #include "ep/routing.h"
 #include "ep/validate.h"
 #include "host/error.h"
@@ -18,8 +19,8 @@ enum {
     WORD_SHARE = 3,    /* weight of the word's own hash; the pair's is 1 */
     BIAS_MAX = 150000, /* about two standard deviations of the product */
     BIAS_STEP = 6000,
-    BUSY_MAX = 4,   /* times the mean, that balancing aims at */
-    IDLE_SHARE = 8, /* an expert with less than 1/8 of the mean is raised */
+    BUSY_HALVES = 7, /* 3.5 times the mean is what balancing aims at */
+    IDLE_SHARE = 8,  /* an expert with less than 1/8 of the mean is raised */
     ROUNDS = 24,
     WORK_MAX = 1 << 26,   /* products that balancing may cost, whatever the number of experts */
     HALVING = 24000,      /* a logit lower by this much halves the weight */
@@ -33,15 +34,6 @@ struct ry_gate {
     int32_t *bias;      /* [experts] */
     int8_t *projection; /* [experts][FEATURES] */
 };
-
-/* The finaliser of splitmix64 (Vigna, public domain): a bijection that spreads every bit. */
-static uint64_t mix(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
 
 static bool in_word(unsigned char c)
 {
@@ -65,7 +57,7 @@ static size_t words_hash(const unsigned char *text, size_t bytes, uint64_t *word
             continue;
         }
         if (word)
-            word[count] = mix(hash);
+            word[count] = ry_mix64(hash);
         count++;
     }
     return count;
@@ -74,17 +66,17 @@ static size_t words_hash(const unsigned char *text, size_t bytes, uint64_t *word
 static void model_fill(struct ry_gate *g, uint64_t seed)
 {
     for (uint32_t e = 0; e < g->experts; e++) {
-        uint64_t expert = mix(mix(seed) + e);
-        uint64_t u = mix(expert) >> 48; /* cubed, so that few experts have a large bias */
+        uint64_t expert = ry_mix64(ry_mix64(seed) + e);
+        uint64_t u = ry_mix64(expert) >> 48; /* cubed, so that few experts have a large bias */
         uint64_t cubed = u * u * u >> 32;
         g->bias[e] = (int32_t)(cubed * BIAS_MAX >> 16);
         for (uint32_t d = 0; d < FEATURES; d++)
             g->projection[e * FEATURES + d] =
-                (int8_t)(mix(expert + 1 + d / 8) >> (8 * (d % 8)) & 0xff);
+                (int8_t)(ry_mix64(expert + 1 + d / 8) >> (8 * (d % 8)) & 0xff);
     }
 }
 
-/* Moves the biases of experts that are far too busy or nearly idle on a sample of the text. */
+/* Moves the biases of experts far too busy or nearly idle, on words spread over the text. */
 static void balance(struct ry_gate *g, int32_t *ids, float *weights, uint32_t *load)
 {
     uint64_t sample = WORK_MAX / ((uint64_t)g->experts * FEATURES * ROUNDS);
@@ -95,13 +87,13 @@ static void balance(struct ry_gate *g, int32_t *ids, float *weights, uint32_t *l
     for (int round = 0; round < ROUNDS; round++) {
         memset(load, 0, g->experts * sizeof(*load));
         for (uint64_t t = 0; t < sample; t++) {
-            ry_gate_route(g, t, ids, weights);
+            ry_gate_route(g, t * g->words / sample, ids, weights);
             for (uint32_t k = 0; k < g->topk; k++)
                 load[ids[k]]++;
         }
         for (uint32_t e = 0; e < g->experts; e++) {
             uint64_t scaled = (uint64_t)load[e] * g->experts;
-            if (scaled > BUSY_MAX * mean_by_experts)
+            if (2 * scaled > BUSY_HALVES * mean_by_experts)
                 g->bias[e] -= BIAS_STEP;
             else if (scaled * IDLE_SHARE < mean_by_experts)
                 g->bias[e] += BIAS_STEP;
@@ -164,11 +156,11 @@ uint64_t ry_gate_tokens(const struct ry_gate *g)
 static void features_make(const struct ry_gate *g, uint64_t token, int32_t *features)
 {
     uint64_t word = g->word[token];
-    uint64_t pair = mix(word ^ g->word[(token + g->words - 1) % g->words] << 1);
+    uint64_t pair = ry_mix64(word ^ g->word[(token + g->words - 1) % g->words] << 1);
     for (uint32_t d = 0; d < FEATURES; d++) {
         uint32_t shift = 8 * (d % 8);
-        int32_t own = (int8_t)(mix(word + d / 8) >> shift & 0xff);
-        int32_t context = (int8_t)(mix(pair + d / 8) >> shift & 0xff);
+        int32_t own = (int8_t)(ry_mix64(word + d / 8) >> shift & 0xff);
+        int32_t context = (int8_t)(ry_mix64(pair + d / 8) >> shift & 0xff);
         features[d] = WORD_SHARE * own + context;
     }
 }

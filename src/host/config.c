@@ -377,13 +377,6 @@ static void load_alias(struct ry_config *c, const struct ry_setting *s)
         warn(c, "%s is not taken for RAILYARD_%s: %.80s", s->alias, s->name, ry_last_error());
 }
 
-/* Where the test suite finds the command and the trees: no settings, and no mistakes either. */
-static bool of_tests(const char *name)
-{
-    return strcmp(name, "RAILYARD_BIN") == 0 || strcmp(name, "RAILYARD_SOURCE") == 0 ||
-           strcmp(name, "RAILYARD_BUILD") == 0;
-}
-
 static int load_environment(struct ry_config *c)
 {
     for (uint32_t i = 0; i < ry_n_settings; i++) {
@@ -399,8 +392,6 @@ static int load_environment(struct ry_config *c)
         snprintf(name, sizeof(name), "%.*s", (int)(equals - *e), *e);
         const struct ry_setting *s = ry_setting_find(name);
 
-        if (!s && of_tests(name))
-            continue;
         if (!s) {
             warn(c, "%s is no setting: did you mean RAILYARD_%s?", name, ry_setting_nearest(name));
             continue;

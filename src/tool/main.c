@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "commands.h"
+
 /* Exit codes, the same for every subcommand. */
 enum { EXIT_OK = 0, EXIT_BAD_INPUT = 2 };
 
@@ -16,6 +18,8 @@ struct command {
 
 /* One line a subcommand. */
 static const struct command commands[] = {
+    {"doctor", ry_command_doctor, "is this machine ready; cause and fix of what is not"},
+    {"topo", ry_command_topo, "which ports each GPU uses, what backs them, what is wrong"},
     {NULL, NULL, NULL},
 };
 

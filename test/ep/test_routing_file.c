@@ -40,8 +40,9 @@ static void refuse(const char *text, size_t bytes, int status, const char *words
 
 static void tokens_come_in_order_and_again(void **state)
 {
-    static const char text[] = META ROUTE("[3,1]", "[0.75,0.25]") "\n \r\n" ROUTE(
-        "[-1,-1]", "[0,0]") ROUTE("[0,5]", "[1,-2e-3]");
+    static const char text[] =
+        META ROUTE("[3,1]", "[0.75,0.25]") "\n \r\n" ROUTE("[-1,-1]", "[0,0]")
+            ROUTE("[0,5]", "[1,-2e-3]");
     struct ry_routing_file *file;
     ry_routing_info info;
     (void)state;
@@ -161,8 +162,8 @@ static void any_token_is_found_again(void **state)
     assert_non_null(stream);
     fputs("{\"type\":\"meta\",\"top_k\":1}\n", stream);
     for (int t = 0; t < TOKENS; t++)
-        fprintf(stream, "{\"type\":\"route\",\"topk_ids\":[%d],\"topk_weights\":[%d]}\n%s",
-                t % 64, t, t % 7 ? "" : "\n");
+        fprintf(stream, "{\"type\":\"route\",\"topk_ids\":[%d],\"topk_weights\":[%d]}\n%s", t % 64,
+                t, t % 7 ? "" : "\n");
     rewind(stream);
     assert_int_equal(ry_routing_file_open(stream, "long", &attr, &file), RY_OK);
     for (uint64_t t = 0; t < TOKENS; t += 1237) {

@@ -48,8 +48,8 @@ static uint64_t fingerprint(uint32_t experts, uint32_t topk, uint64_t seed)
 static void every_machine_routes_alike(void **state)
 {
     (void)state;
-    assert_int_equal(fingerprint(64, 8, 0), 0xc9f7a435b8830f76);
-    assert_int_equal(fingerprint(60, 4, 7), 0xeaef40f2cc103a57);
+    assert_int_equal(fingerprint(64, 8, 0), 0xe720d3862b30877);
+    assert_int_equal(fingerprint(60, 4, 7), 0x7c74e091e35b81d);
     assert_int_not_equal(fingerprint(64, 8, 1), fingerprint(64, 8, 0));
 }
 

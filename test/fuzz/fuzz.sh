@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# fuzz.sh TARGET...: builds the preset fuzz and shares RAILYARD_FUZZ_SECONDS (60; 180 with the long
+# fuzz.sh TARGET...: builds the preset fuzz and shares RY_TEST_FUZZ_SECONDS (60; 180 with the long
 # checks) between the targets. What libFuzzer finds stays in build-fuzz/found.
 set -euo pipefail
-cd "${RAILYARD_SOURCE:?}"
+cd "${RY_TEST_SOURCE:?}"
 command -v clang >/dev/null || {
     echo "no clang here"
     exit 77
@@ -35,7 +35,7 @@ make_targets "$@" >build-fuzz/build.log 2>&1 || {
     echo "the fuzz build failed, the end of build-fuzz/build.log is above"
     exit 1
 }
-total=${RAILYARD_FUZZ_SECONDS:-$([ -n "${RAILYARD_LONG:-}" ] && echo 180 || echo 60)}
+total=${RY_TEST_FUZZ_SECONDS:-$([ -n "${RY_TEST_LONG:-}" ] && echo 180 || echo 60)}
 each=$((total / $# > 0 ? total / $# : 1))
 bad=0
 for target in "$@"; do

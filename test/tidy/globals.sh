@@ -3,7 +3,7 @@
 # that all threads share. Thread-local and constant data are fine. Exceptions: globals.txt.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-build=${RAILYARD_BUILD:?}
+build=${RY_TEST_BUILD:?}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 

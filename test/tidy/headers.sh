@@ -2,7 +2,7 @@
 # Every public header stands alone, twice included, as C11 and as C++17, under each compiler there
 # is. First two planted bad headers must be refused.
 set -euo pipefail
-root=${RAILYARD_SOURCE:?}
+root=${RY_TEST_SOURCE:?}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 flags=(-Wall -Wextra -Wpedantic -Werror -fsyntax-only)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every man page passes mandoc's lint, and its name and section match its file.
 set -euo pipefail
-cd "${RAILYARD_SOURCE:?}"
+cd "${RY_TEST_SOURCE:?}"
 command -v mandoc >/dev/null || {
     echo "no mandoc here"
     exit 77
@@ -18,7 +18,7 @@ fi
 
 rc=0
 count=0
-build=${RAILYARD_BUILD:?}
+build=${RY_TEST_BUILD:?}
 for page in doc/man/*.[1357] "$build"/man/man3/railyard_*.3; do
     count=$((count + 1))
     lint "$page" || rc=1

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every shell script passes shellcheck and may be executed.
 set -euo pipefail
-cd "${RAILYARD_SOURCE:?}"
+cd "${RY_TEST_SOURCE:?}"
 command -v shellcheck >/dev/null || {
     echo "no shellcheck here"
     exit 77

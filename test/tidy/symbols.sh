@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every name with linkage begins with ry_, in the static library and in what the shared one exports.
 set -euo pipefail
-build=${RAILYARD_BUILD:?}
+build=${RY_TEST_BUILD:?}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
