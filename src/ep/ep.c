@@ -81,6 +81,8 @@ static bool gen_make(const struct ry_ep *ep, struct ry_ep_gen *g)
         return ok;
     }
     g->to = take(&ok, t, ep->words, sizeof(*g->to));
+    g->own = take(&ok, n, 1, sizeof(*g->own));
+    g->brought = take(&ok, ep->l.node_max, 1, sizeof(*g->brought));
     g->counts = take(&ok, ep->l.node_max, n + 1, sizeof(*g->counts));
     g->bring = take(&ok, ep->l.places * t, ry_ep_mark_words(&ep->l), sizeof(*g->bring));
     g->landed = take(&ok, ep->l.places, 1, sizeof(*g->landed));
@@ -94,10 +96,11 @@ static bool gen_make(const struct ry_ep *ep, struct ry_ep_gen *g)
 
 static void gen_free(struct ry_ep_gen *g)
 {
-    void *const all[] = {g->ids,    g->weights,   g->got,     g->got_rows,   g->expert_rows,
-                         g->first,  g->row_of,    g->base,    g->staged,     g->count,
-                         g->to,     g->counts,    g->bring,   g->landed,     g->forwarded,
-                         g->crossed, g->src_token, g->row_source, g->topk_idx, g->topk_weight};
+    void *const all[] = {g->ids,     g->weights,   g->got,        g->got_rows, g->expert_rows,
+                         g->first,   g->row_of,    g->base,       g->staged,   g->count,
+                         g->to,      g->own,       g->counts,     g->bring,    g->landed,
+                         g->brought, g->forwarded, g->crossed,    g->src_token, g->row_source,
+                         g->topk_idx, g->topk_weight};
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         free(all[i]);
@@ -111,8 +114,33 @@ static void release(struct ry_ep *ep)
     free(ep->span);
     free(ep->peer);
     free(ep->active);
+    free(ep->by_nic);
+    free(ep->node_set);
+    free(ep->place_source);
     free(ep->scratch);
+    free(ep->one);
+    free(ep->rank);
+    free(ep->part);
     free(ep);
+}
+
+/* Who is where, and who is forwarded by this PE. */
+static void plan(struct ry_ep *ep)
+{
+    const struct ry_place *pl = &ep->l.place;
+
+    for (uint32_t i = 0; i < ep->l.places; i++)
+        ep->place_source[i] = RY_EP_NO_PE;
+    for (uint32_t p = 0; p < ep->n; p++) {
+        uint32_t node = ry_place_node(pl, p);
+
+        ry_ep_add(ep->active, p);
+        ry_ep_add(ep->node_set + (size_t)node * ep->words, p);
+        if (p != ep->pe && !ep->m->peers[p].direct)
+            ry_ep_add(ep->by_nic, p);
+        if (node != ep->node && ry_place_forwarder(pl, p, ep->node) == ep->pe)
+            ep->place_source[ry_place_forward_place(pl, p, ep->node)] = p;
+    }
 }
 
 static bool make(struct ry_ep *ep)
@@ -124,11 +152,17 @@ static bool make(struct ry_ep *ep)
     ep->span = take(&ok, (size_t)RY_EP_KINDS * ep->l.generations, (size_t)ep->n * ep->channels,
                     sizeof(*ep->span));
     ep->gens = take(&ok, ep->l.generations, 1, sizeof(*ep->gens));
-    ep->scratch = take(&ok, ep->l.row_bytes, 1, 1);
+    ep->scratch = take(&ok, ep->l.row_bytes + ep->l.row_at, 1, 1);
+    ep->by_nic = take(&ok, ep->words, 1, sizeof(*ep->by_nic));
+    ep->node_set = take(&ok, ep->words, ep->l.place.nodes, sizeof(*ep->node_set));
+    ep->place_source = take(&ok, ep->l.places, 1, sizeof(*ep->place_source));
+    ep->one = take(&ok, ep->words, 1, sizeof(*ep->one));
+    ep->rank = take(&ok, ep->l.node_max + ep->l.place.nodes, 1, sizeof(*ep->rank));
+    ep->part = take(&ok, ep->l.node_max + ep->l.place.nodes, 1, sizeof(*ep->part));
     for (uint32_t i = 0; ok && i < ep->l.generations; i++)
         ok = gen_make(ep, &ep->gens[i]);
-    for (uint32_t p = 0; ok && p < ep->n; p++)
-        ry_ep_add(ep->active, p);
+    if (ok)
+        plan(ep);
     return ok;
 }
 

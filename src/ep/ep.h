@@ -56,9 +56,11 @@ struct ry_ep_gen {
 
     /* ht */
     uint64_t *to;       /* [T, words]: PEs that the token goes to */
+    uint32_t *own;      /* [n_pes]: tokens for each PE */
     uint32_t *counts;   /* [node_max, n_pes + 1]: rows before each source, by PE of this node */
     uint64_t *bring;    /* [places, T, mark words]: PEs of this node that a landed token goes to */
     uint32_t *landed;   /* [places] rows */
+    uint32_t *brought;  /* [node_max]: rows forwarded to each PE of this node */
     bool *forwarded;    /* [places] */
     bool *crossed;      /* [places] */
 
@@ -81,6 +83,9 @@ struct ry_ep {
     uint32_t words;                                     /* of a set of PEs */
     uint32_t channels;                                  /* most to any peer */
     uint64_t *active;                                   /* [words] */
+    uint64_t *by_nic;                                   /* [words]: not reached directly */
+    uint64_t *node_set;                                 /* [nodes, words] */
+    uint32_t *place_source;                             /* [places]: who is forwarded there */
     int broken;                                         /* a status that ends the exchange */
 
     /* generations that went through each call; the first is number 1 */
@@ -92,7 +97,10 @@ struct ry_ep {
     struct ry_ep_span *span; /* [RY_EP_KINDS, generations, n, channels] */
     struct ry_ep_gen *gens;  /* [generations] */
     uint32_t wait_for;       /* PE that a step could not go on without */
-    uint8_t *scratch;        /* one row of dispatch */
+    uint8_t *scratch;        /* one row of dispatch, or a record */
+    uint64_t *one;           /* [words] */
+    uint32_t *rank;          /* [node_max + nodes]: rows counted so far */
+    const uint16_t **part;   /* [node_max + nodes] rows that are added up */
     struct ry_req reqs[RY_EP_MESSAGE_BLOCKS];
     ry_ep_traffic traffic[2]; /* dispatch, combine */
 };
@@ -208,16 +216,44 @@ int ry_ep_ht_dispatch_recv(struct ry_ep *ep, struct ry_ep_gen *g, ry_ep_output *
 int ry_ep_ht_combine_send(struct ry_ep *ep, struct ry_ep_gen *g);
 int ry_ep_ht_combine_recv(struct ry_ep *ep, struct ry_ep_gen *g, void *out, size_t stride);
 
-/* ht_forward.c: rows of other nodes on their way to PEs of this one, and their sums back. 1: done;
- * 0: ep->wait_for has not sent all. */
+/* ht_dispatch.c: the tokens of this PE whose PEs meet `mask`, from the staging buffer to
+ * consecutive records at p; rows of them. */
+int ry_ep_ht_send_tokens(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t kind, uint32_t p,
+                         const uint64_t *mask, uint64_t to, uint32_t rows);
+/* Rows of `source` for the PE of this node with index d: how many stand before them, how many. */
+static inline uint32_t ry_ep_ht_before(const struct ry_ep *ep, const struct ry_ep_gen *g,
+                                       uint32_t d, uint32_t source)
+{
+    return g->counts[(size_t)d * (ep->n + 1) + source];
+}
+static inline uint32_t ry_ep_ht_count(const struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t d,
+                                      uint32_t source)
+{
+    return ry_ep_ht_before(ep, g, d, source + 1) - ry_ep_ht_before(ep, g, d, source);
+}
+static inline uint64_t *ry_ep_ht_bring(const struct ry_ep *ep, const struct ry_ep_gen *g,
+                                       uint32_t place, uint32_t row)
+{
+    uint64_t i = (uint64_t)place * ep->l.tokens_max + row;
+
+    return &g->bring[i * ry_ep_mark_words(&ep->l)];
+}
+/* PE by which tokens of `source` enter and leave `node`. */
+static inline uint32_t ry_ep_ht_forwarder(const struct ry_ep *ep, uint32_t source, uint32_t node)
+{
+    return ry_place_forwarder(&ep->l.place, source, node);
+}
+/* Does p of this node forward rows of anybody? Then all PEs of the node hear from it. */
+bool ry_ep_ht_forwards(const struct ry_ep *ep, uint32_t p);
+
+/* ht_forward.c: rows of other nodes on their way to PEs of this one, and their sums back. 1: all
+ * done; 0: ep->wait_for has not sent all. */
 int ry_ep_ht_forward(struct ry_ep *ep, struct ry_ep_gen *g);
 int ry_ep_ht_cross(struct ry_ep *ep, struct ry_ep_gen *g);
-/* Does this PE forward rows at all? Then every PE of the node hears from it. */
-bool ry_ep_ht_forwards(const struct ry_ep *ep, uint32_t p);
-/* Sum of the parts of one row in order of PE, over channels [at, at + width). */
-struct ry_ep_parts {
-    uint32_t n;
-    const uint16_t *row[64];
-};
+
+/* ht_combine.c: the row that the PE of this node with index d gave back for `row` of a place (the
+ * last place: this PE's own tokens). */
+const uint16_t *ry_ep_ht_part(struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t place,
+                              uint32_t d, uint32_t row);
 
 #endif

@@ -140,8 +140,10 @@ int ry_ep_stream_close(struct ry_ep_stream *s, bool last)
 
 void ry_ep_wake(struct ry_ep *ep, uint32_t p)
 {
-    (void)ep;
-    (void)p;
+    const struct ry_nic_ops *ops = ep->m->nic->ops;
+
+    if (ops->wake_peer)
+        ops->wake_peer(ep->m->nic, p);
 }
 
 void ry_ep_signal_direct(struct ry_ep *ep, uint32_t kind, uint64_t gen, uint32_t p, uint32_t rows)
