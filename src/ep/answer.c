@@ -96,8 +96,7 @@ static bool all_reusable(struct ry_ep *ep, uint32_t kind, uint64_t gen)
 /* How far the final PEs are with what this PE forwards. */
 static void advance(struct ry_ep *ep)
 {
-    while (ep->forward_done < ep->returned &&
-           all_reusable(ep, RY_EP_FORWARD, ep->forward_done + 1))
+    while (ep->forward_done < ep->returned && all_reusable(ep, RY_EP_FORWARD, ep->forward_done + 1))
         ep->forward_done++;
     while (ep->cross_done < ep->combined && all_reusable(ep, RY_EP_CROSS, ep->cross_done + 1))
         ep->cross_done++;

@@ -43,13 +43,13 @@ enum ry_ep_kind {
 struct ry_ep_layout {
     struct ry_place place;
     uint32_t topk, hidden, tokens_max, generations;
-    uint32_t local_max;  /* most experts of a PE */
-    uint32_t node_max;   /* most PEs of a node */
-    uint32_t places;     /* sources that one PE may forward for */
-    uint32_t list_rows;  /* most rows from one source */
+    uint32_t local_max; /* most experts of a PE */
+    uint32_t node_max;  /* most PEs of a node */
+    uint32_t places;    /* sources that one PE may forward for */
+    uint32_t list_rows; /* most rows from one source */
     uint32_t head_bytes;
-    uint64_t row_bytes;  /* of dispatch */
-    uint64_t back_bytes; /* of combine: bf16 */
+    uint64_t row_bytes;                                /* of dispatch */
+    uint64_t back_bytes;                               /* of combine: bf16 */
     uint64_t record_bytes, ids_at, weights_at, row_at; /* in a record */
 
     uint64_t signals_at, answers_at, buffers_at, buffer_bytes, total_bytes;

@@ -19,9 +19,8 @@ static int agree(ry_ctx *ctx, const ry_ep_attr *attr)
     static const char *const names[] = {"experts", "topk",  "hidden", "tokens_max",
                                         "mode",    "dtype", "scale",  "generations"};
     enum { FIELDS = sizeof(names) / sizeof(names[0]) };
-    uint32_t mine[FIELDS] = {attr->experts,        attr->topk,
-                             attr->hidden,         attr->tokens_max,
-                             (uint32_t)attr->mode, (uint32_t)attr->dtype,
+    uint32_t mine[FIELDS] = {attr->experts,         attr->topk,           attr->hidden,
+                             attr->tokens_max,      (uint32_t)attr->mode, (uint32_t)attr->dtype,
                              (uint32_t)attr->scale, attr->generations};
     uint32_t n = ry_n_pes(ctx), (*all)[FIELDS] = calloc(n, sizeof(*all));
     int rc = all ? ry_allgather(ctx, mine, sizeof(mine), all)
@@ -96,10 +95,10 @@ static bool gen_make(const struct ry_ep *ep, struct ry_ep_gen *g)
 
 static void gen_free(struct ry_ep_gen *g)
 {
-    void *const all[] = {g->ids,     g->weights,   g->got,        g->got_rows, g->expert_rows,
-                         g->first,   g->row_of,    g->base,       g->staged,   g->count,
-                         g->to,      g->own,       g->counts,     g->bring,    g->landed,
-                         g->brought, g->forwarded, g->crossed,    g->src_token, g->row_source,
+    void *const all[] = {g->ids,      g->weights,    g->got,     g->got_rows,  g->expert_rows,
+                         g->first,    g->row_of,     g->base,    g->staged,    g->count,
+                         g->to,       g->own,        g->counts,  g->bring,     g->landed,
+                         g->brought,  g->forwarded,  g->crossed, g->src_token, g->row_source,
                          g->topk_idx, g->topk_weight};
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
@@ -277,8 +276,8 @@ static void input_keep(struct ry_ep *ep, struct ry_ep_gen *g, const ry_ep_input 
         const uint8_t *w = (const uint8_t *)in->topk_weight + t * in->topk_weight_stride;
 
         for (uint32_t k = 0; k < ep->l.topk; k++)
-            g->ids[t * ep->l.topk + k] = in->idx_bytes == 8 ? (int32_t)((const int64_t *)ids)[k]
-                                                            : ((const int32_t *)ids)[k];
+            g->ids[t * ep->l.topk + k] =
+                in->idx_bytes == 8 ? (int32_t)((const int64_t *)ids)[k] : ((const int32_t *)ids)[k];
         memcpy(&g->weights[t * ep->l.topk], w, ep->l.topk * sizeof(float));
     }
 }

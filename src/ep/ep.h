@@ -18,8 +18,8 @@
 #include "host/ctx.h"
 
 enum {
-    RY_EP_MESSAGE_BLOCKS = 64,        /* most requests of one message, its signal included */
-    RY_EP_MESSAGE_BYTES = 256 << 10,  /* a longer message would look like silence on a slow rail */
+    RY_EP_MESSAGE_BLOCKS = 64,       /* most requests of one message, its signal included */
+    RY_EP_MESSAGE_BYTES = 256 << 10, /* a longer message would look like silence on a slow rail */
     RY_EP_NO_PE = UINT32_MAX,
 };
 
@@ -33,7 +33,7 @@ struct ry_ep_span {
 struct ry_ep_peer {
     uint64_t answer_seen; /* greatest answer that came from it, packed */
     uint64_t answer_sent;
-    uint64_t answer_count; /* messages that carried nothing else */
+    uint64_t answer_count;            /* messages that carried nothing else */
     uint64_t sent[RY_CHANNELS_MAX];   /* bytes by channel: what keeps the rails level */
     uint64_t newest[RY_CHANNELS_MAX]; /* sequence behind our newest message */
 };
@@ -48,21 +48,21 @@ struct ry_ep_gen {
     uint32_t *got_rows;
 
     /* ll */
-    uint32_t *first;    /* [E + 1]: first row sent to each expert */
-    uint32_t *row_of;   /* [T, K]: row of the pair, or UINT32_MAX */
-    uint32_t *base;     /* [n_pes]: number that the source gives to its first row for this PE */
-    uint32_t *count;    /* [E_local, n_pes] */
-    uint32_t *staged;   /* [n_pes]: first row for the source in the staging buffer of combine */
+    uint32_t *first;  /* [E + 1]: first row sent to each expert */
+    uint32_t *row_of; /* [T, K]: row of the pair, or UINT32_MAX */
+    uint32_t *base;   /* [n_pes]: number that the source gives to its first row for this PE */
+    uint32_t *count;  /* [E_local, n_pes] */
+    uint32_t *staged; /* [n_pes]: first row for the source in the staging buffer of combine */
 
     /* ht */
-    uint64_t *to;       /* [T, words]: PEs that the token goes to */
-    uint32_t *own;      /* [n_pes]: tokens for each PE */
-    uint32_t *counts;   /* [node_max, n_pes + 1]: rows before each source, by PE of this node */
-    uint64_t *bring;    /* [places, T, mark words]: PEs of this node that a landed token goes to */
-    uint32_t *landed;   /* [places] rows */
-    uint32_t *brought;  /* [node_max]: rows forwarded to each PE of this node */
-    bool *forwarded;    /* [places] */
-    bool *crossed;      /* [places] */
+    uint64_t *to;      /* [T, words]: PEs that the token goes to */
+    uint32_t *own;     /* [n_pes]: tokens for each PE */
+    uint32_t *counts;  /* [node_max, n_pes + 1]: rows before each source, by PE of this node */
+    uint64_t *bring;   /* [places, T, mark words]: PEs of this node that a landed token goes to */
+    uint32_t *landed;  /* [places] rows */
+    uint32_t *brought; /* [node_max]: rows forwarded to each PE of this node */
+    bool *forwarded;   /* [places] */
+    bool *crossed;     /* [places] */
 
     /* output */
     uint32_t rows;
@@ -78,7 +78,7 @@ struct ry_ep {
     struct ry_mesh *m;
     ry_ep_attr attr;
     struct ry_ep_layout l;
-    uint8_t *block; /* in the heap */
+    uint8_t *block;                                     /* in the heap */
     uint32_t pe, n, node, node_first, node_size, index; /* index: of this PE in its node */
     uint32_t words;                                     /* of a set of PEs */
     uint32_t channels;                                  /* most to any peer */
@@ -140,7 +140,10 @@ static inline uint32_t ry_ep_turn(const struct ry_ep *ep, uint32_t i)
 {
     return (ep->pe + 1 + i) % ep->n;
 }
-static inline bool ry_ep_has(const uint64_t *set, uint32_t i) { return set[i / 64] >> (i % 64) & 1; }
+static inline bool ry_ep_has(const uint64_t *set, uint32_t i)
+{
+    return set[i / 64] >> (i % 64) & 1;
+}
 static inline void ry_ep_add(uint64_t *set, uint32_t i) { set[i / 64] |= 1ull << (i % 64); }
 static inline const uint8_t *ry_ep_y(const struct ry_ep_gen *g, uint64_t row)
 {

@@ -26,8 +26,7 @@ const uint16_t *ry_ep_ht_part(struct ry_ep *ep, const struct ry_ep_gen *g, uint3
     uint32_t source = place == ep->l.places ? ep->pe : ep->place_source[place];
 
     if (d == ep->index) /* never sent: where the caller has it */
-        return (const uint16_t *)(const void *)ry_ep_y(
-            g, ry_ep_ht_before(ep, g, d, source) + row);
+        return (const uint16_t *)(const void *)ry_ep_y(g, ry_ep_ht_before(ep, g, d, source) + row);
     return ry_ep_here(ep, ry_ep_part_at(&ep->l, g->gen, place, d, row));
 }
 

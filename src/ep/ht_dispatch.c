@@ -227,8 +227,8 @@ static void near_store(struct ry_ep *ep, struct ry_ep_gen *g, const ry_ep_input 
                     row_make(ep, in, t, ep->scratch + ep->l.row_at);
                 made = true;
             }
-            record += ry_ep_record_at(&ep->l, g->gen,
-                                      ry_ep_ht_before(ep, g, d, ep->pe) + ep->rank[d]++);
+            record +=
+                ry_ep_record_at(&ep->l, g->gen, ry_ep_ht_before(ep, g, d, ep->pe) + ep->rank[d]++);
             ry_ep_store(ep, RY_EP_DISPATCH, record, head, ep->l.row_at);
             ry_ep_store(ep, RY_EP_DISPATCH, record + ep->l.row_at, row, ep->l.row_bytes);
         }

@@ -10,8 +10,7 @@
 bool ry_ep_ht_forwards(const struct ry_ep *ep, uint32_t p)
 {
     for (uint32_t s = 0; s < ep->n; s++)
-        if (ry_place_node(&ep->l.place, s) != ep->node &&
-            ry_ep_ht_forwarder(ep, s, ep->node) == p)
+        if (ry_place_node(&ep->l.place, s) != ep->node && ry_ep_ht_forwarder(ep, s, ep->node) == p)
             return true;
     return false;
 }
@@ -66,8 +65,8 @@ static void store_rows(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t place, ui
 
             if (!to || !ry_ep_has(bring, d))
                 continue;
-            to += ry_ep_record_at(&ep->l, g->gen,
-                                  ry_ep_ht_before(ep, g, d, source) + ep->rank[d]++);
+            to +=
+                ry_ep_record_at(&ep->l, g->gen, ry_ep_ht_before(ep, g, d, source) + ep->rank[d]++);
             ry_ep_store(ep, RY_EP_FORWARD, to, record, ep->l.record_bytes);
         }
     }

@@ -51,8 +51,8 @@ static int send_peer(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t p)
         uint32_t count = begin[c + 1] - begin[c];
 
         ry_ep_stream_write(&s, ry_ep_back_at(&ep->l, g->gen, g->base[p] + begin[c]),
-                           stage_at(ep, g->gen, (uint64_t)g->staged[p] + begin[c]), count * ep->l.back_bytes,
-                           count);
+                           stage_at(ep, g->gen, (uint64_t)g->staged[p] + begin[c]),
+                           count * ep->l.back_bytes, count);
         rc = ry_ep_stream_close(&s, true);
     }
     return rc;

@@ -54,19 +54,20 @@ static uint32_t room(const struct ry_ep_stream *s)
     return ry_min32(RY_EP_MESSAGE_BLOCKS, ry_channel_message_max(ch)) - 1;
 }
 
-/* The answer releases messages; where so many are under way that the ring would fill before it
- * comes, a proof read does. */
-static uint32_t post_flags(struct ry_ep *ep, uint32_t p, uint32_t channel)
+/* The answer releases messages, so they need no proof read of their own, but only as long as the
+ * ring can hold them: behind half a ring without one the next message might find no room, and
+ * nothing under way that would make some. */
+static uint32_t post_flags(struct ry_ep *ep, uint32_t p, uint32_t channel, uint32_t n)
 {
     const struct ry_channel *ch = ry_mesh_channel(ep->m, p, channel);
     int64_t held = ry_seq_diff(ep->peer[p].newest[channel], ry_ld_acq64(&ch->released));
 
-    return held > (int64_t)(ch->depth / 4) ? 0 : RY_POST_NO_PROOF;
+    return held + n > (int64_t)ry_channel_message_max(ch) ? 0 : RY_POST_NO_PROOF;
 }
 
 static int post(struct ry_ep *ep, uint32_t p, uint32_t channel, uint32_t n, uint64_t *end)
 {
-    int rc = ry_mesh_post(ep->m, p, channel, ep->reqs, n, post_flags(ep, p, channel), end);
+    int rc = ry_mesh_post(ep->m, p, channel, ep->reqs, n, post_flags(ep, p, channel, n), end);
 
     if (rc == RY_OK)
         ep->peer[p].newest[channel] = *end;

@@ -203,8 +203,8 @@ static inline void ry_test_experts_ht(struct ry_test_state *st, uint16_t *x)
                 ry_ref_expert(ry_ep_first_expert(st->ep, st->pe) + (uint32_t)ids[k], s->hidden, x,
                               each + (size_t)k * s->hidden);
         }
-        ry_ep_local_reduce(ids, &st->got.topk_weight[(size_t)r * s->topk], s->topk, rows,
-                           s->hidden, st->y + (size_t)r * s->hidden);
+        ry_ep_local_reduce(ids, &st->got.topk_weight[(size_t)r * s->topk], s->topk, rows, s->hidden,
+                           st->y + (size_t)r * s->hidden);
     }
     free(each);
 }

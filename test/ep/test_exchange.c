@@ -68,8 +68,14 @@ static void gates(void **state)
 {
     (void)state;
     for (int i = 0; i < 12; i++) {
-        struct ry_test_shape s = {.pes = 4, .nodes = 2, .experts = 70, .topk = 2, .hidden = 128,
-                                  .tokens = 20, .iters = 3, .idx_bytes = 4};
+        struct ry_test_shape s = {.pes = 4,
+                                  .nodes = 2,
+                                  .experts = 70,
+                                  .topk = 2,
+                                  .hidden = 128,
+                                  .tokens = 20,
+                                  .iters = 3,
+                                  .idx_bytes = 4};
 
         s.mode = i % 2 ? RY_EP_HT : RY_EP_LL;
         s.gate = i / 2 % 3 == 0 ? GATE_FIRST : i / 2 % 3 == 1 ? GATE_NONE : GATE_HASH;
@@ -86,8 +92,14 @@ static void overlap(void **state)
 {
     (void)state;
     for (int i = 0; i < 8; i++) {
-        struct ry_test_shape s = {.pes = 4, .nodes = 2, .experts = 12, .topk = 3, .hidden = 128,
-                                  .tokens = 16, .iters = 12, .idx_bytes = 8};
+        struct ry_test_shape s = {.pes = 4,
+                                  .nodes = 2,
+                                  .experts = 12,
+                                  .topk = 3,
+                                  .hidden = 128,
+                                  .tokens = 16,
+                                  .iters = 12,
+                                  .idx_bytes = 8};
 
         s.mode = i % 2 ? RY_EP_HT : RY_EP_LL;
         s.generations = i / 2 % 2 ? 3 : 2;
@@ -103,8 +115,14 @@ static void small_ring(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
-        struct ry_test_shape s = {.pes = 4, .nodes = 2, .experts = 24, .topk = 4, .hidden = 512,
-                                  .tokens = 200, .iters = 3, .idx_bytes = 4};
+        struct ry_test_shape s = {.pes = 4,
+                                  .nodes = 2,
+                                  .experts = 24,
+                                  .topk = 4,
+                                  .hidden = 512,
+                                  .tokens = 200,
+                                  .iters = 3,
+                                  .idx_bytes = 4};
 
         s.mode = i % 2 ? RY_EP_HT : RY_EP_LL;
         s.settings[0] = "HEAP_SIZE=64M";
@@ -117,8 +135,8 @@ static void small_ring(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ll_bf16), cmocka_unit_test(ll_fp8),  cmocka_unit_test(ht_bf16),
-        cmocka_unit_test(ht_fp8),  cmocka_unit_test(gates),   cmocka_unit_test(overlap),
+        cmocka_unit_test(ll_bf16),    cmocka_unit_test(ll_fp8), cmocka_unit_test(ht_bf16),
+        cmocka_unit_test(ht_fp8),     cmocka_unit_test(gates),  cmocka_unit_test(overlap),
         cmocka_unit_test(small_ring),
     };
 
