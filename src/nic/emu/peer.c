@@ -85,7 +85,7 @@ void ry_emu_peer_detach(struct ry_nic *nic, uint32_t pe)
 
         if (qp == NULL || qp->peer != pe)
             continue;
-        ry_emu_lock(&qp->lock);
+        ry_emu_visit(&qp->lock);
         ry_emu_unlock(&qp->lock);
     }
     pthread_mutex_unlock(&e->list);

@@ -85,6 +85,9 @@ const struct ry_lib *ry_doctor_lib(const struct ry_doctor *doctor, const char *n
 /* A limit in bytes or files; -1 unlimited, -2 unknown. */
 long long ry_doctor_limit(const struct ry_doctor *doctor, const char *name);
 
+/* True for letters, digits and the punctuation of paths and versions. */
+int ry_is_plain(const char *text);
+
 /* "3.5.19-1" < "3.10"; a dash is older than all. */
 int ry_version_compare(const char *a, const char *b);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What several checks use. */
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,8 +30,24 @@ static void read_env(struct ry_doctor *doctor)
 {
     char *rest = NULL;
     for (char *line = doctor->env_text ? strtok_r(doctor->env_text, "\n", &rest) : NULL;
-         line && doctor->env_count < DOCTOR_ENV; line = strtok_r(NULL, "\n", &rest))
+         line && doctor->env_count < DOCTOR_ENV; line = strtok_r(NULL, "\n", &rest)) {
+        /* values end up in commands to be pasted */
+        for (char *c = line; *c; c++) {
+            if (strchr("$`;&|<>()'\"\\", *c))
+                *c = '?';
+        }
         doctor->env[doctor->env_count++] = line;
+    }
+}
+
+/* Facts of a record end up in a terminal and in commands to be pasted: only plain characters. */
+int ry_is_plain(const char *text)
+{
+    for (; text && *text; text++) {
+        if (!isalnum((unsigned char)*text) && !strchr("/._+:=@,-", *text))
+            return 0;
+    }
+    return text != NULL;
 }
 
 /* "NAME PATH VERSION ORIGIN" */
@@ -45,7 +62,8 @@ static void read_libs(struct ry_doctor *doctor)
         lib->path = strtok_r(NULL, " ", &word);
         lib->version = strtok_r(NULL, " ", &word);
         lib->origin = strtok_r(NULL, " ", &word);
-        doctor->lib_count += lib->origin != NULL;
+        doctor->lib_count += lib->origin && ry_is_plain(lib->name) && ry_is_plain(lib->path) &&
+                             ry_is_plain(lib->version);
     }
 }
 
@@ -71,7 +89,8 @@ static void read_extensions(struct ry_doctor *doctor)
             else if (strncmp(w, "version=", 8) == 0)
                 e->version = w + 8;
         }
-        doctor->extension_count += e->path != NULL;
+        doctor->extension_count += e->path && ry_is_plain(e->path) && ry_is_plain(e->python) &&
+                                   ry_is_plain(e->sm) && ry_is_plain(e->version);
     }
 }
 
@@ -109,6 +128,14 @@ void ry_doctor_close(struct ry_doctor *doctor)
     free(doctor->limits);
 }
 
+static void make_printable(char *text)
+{
+    for (; *text; text++) {
+        if ((unsigned char)*text < 0x20 || (unsigned char)*text > 0x7e)
+            *text = '?';
+    }
+}
+
 void ry_say(struct ry_result *result, enum ry_verdict verdict, const char *format, ...)
 {
     va_list args;
@@ -116,6 +143,7 @@ void ry_say(struct ry_result *result, enum ry_verdict verdict, const char *forma
     va_start(args, format);
     vsnprintf(result->cause, sizeof result->cause, format, args);
     va_end(args);
+    make_printable(result->cause);
 }
 
 void ry_fix(struct ry_result *result, const char *format, ...)
@@ -124,6 +152,7 @@ void ry_fix(struct ry_result *result, const char *format, ...)
     va_start(args, format);
     vsnprintf(result->fix, sizeof result->fix, format, args);
     va_end(args);
+    make_printable(result->fix);
 }
 
 const char *ry_doctor_env(const struct ry_doctor *doctor, const char *name)
@@ -230,7 +259,7 @@ void ry_doctor_interface(const struct ry_doctor *doctor, const char *device, cha
     name[0] = '\0';
     snprintf(folder, sizeof folder, "sys/class/infiniband/%s/device/net", device);
     unsigned count = ry_facts_list(doctor->facts, folder, &names);
-    if (count)
+    if (count && ry_is_plain(names[0]))
         snprintf(name, cap, "%s", names[0]);
     ry_facts_free_names(names, count);
 }

@@ -125,6 +125,8 @@ static void check_bond(struct ry_doctor *doctor, struct ry_result *result)
         char slave[64] = "";
         if (slaves)
             sscanf(slaves, "%63s", slave);
+        if (!ry_is_plain(slave))
+            slave[0] = '\0';
         free(slaves);
         char *mode = ry_facts_textf(doctor->facts,
                                     "sys/class/net/%s/compat/devlink/lag_port_select_mode", slave);
@@ -161,7 +163,8 @@ const struct ry_check ry_checks_fabric[] = {
      check_loss},
     {"bond-hash", "sys/class/net/*/bonding, compat/devlink/lag_port_select_mode",
      "A bond that chooses its port by a hash of the packet header needs different headers. Queue "
-     "pairs made by NVSHMEM's IBGDA all have the same UDP source port, so that one port of the bond "
+     "pairs made by NVSHMEM's IBGDA all have the same UDP source port, so that one port of the "
+     "bond "
      "carries all. queue_affinity chooses by queue pair instead.",
      check_bond},
     {NULL, NULL, NULL, NULL},

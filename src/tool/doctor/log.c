@@ -139,12 +139,15 @@ static void check_log_device(struct ry_doctor *doctor, struct ry_result *result)
             device = strstr(line, "roce");
         if (!*mark || !device)
             continue;
-        int len = (int)strcspn(device, " ,.;:'\"()");
+        int len = 0, prefix = 0;
+        while (isalnum((unsigned char)device[len]) || device[len] == '_')
+            len++;
+        while (prefix < len && !isdigit((unsigned char)device[prefix]))
+            prefix++;
         ry_say(result, RY_VERDICT_FAIL, "the log says that %.*s is not used (\"%s\")", len, device,
                *mark);
         if (strcmp(*mark, "Skipping") == 0)
-            ry_fix(result, "export NVSHMEM_HCA_PREFIX=%.*s", (int)strcspn(device, "0123456789"),
-                   device);
+            ry_fix(result, "export NVSHMEM_HCA_PREFIX=%.*s", prefix, device);
         else
             ry_fix(result, "eval \"$(railyard env --for nvshmem)\"   # leaves %.*s out", len,
                    device);
@@ -159,7 +162,8 @@ const struct ry_check ry_checks_log[] = {
      "a rail that others use too, at flow control, or at a port that goes up and down.",
      check_jitter},
     {"log-latency", "facts/log (--log)",
-     "A low-latency dispatch takes tens of microseconds, a large one a few hundred. A mean over 500 "
+     "A low-latency dispatch takes tens of microseconds, a large one a few hundred. A mean over "
+     "500 "
      "us says that something else than the fabric sets the pace.",
      check_latency},
     {"log-device", "facts/log (--log)",

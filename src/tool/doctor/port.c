@@ -256,8 +256,7 @@ static void check_roce_gid(struct ry_doctor *doctor, struct ry_result *result)
 
 static void check_gid_index(struct ry_doctor *doctor, struct ry_result *result)
 {
-    static const char *const names[] = {"NVSHMEM_IB_GID_INDEX", "NCCL_IB_GID_INDEX",
-                                        "RAILYARD_GID_INDEX"};
+    static const char *const names[] = {"NVSHMEM_IB_GID_INDEX", "NCCL_IB_GID_INDEX"};
     unsigned set = 0;
     if (ry_needs_port(doctor, result))
         return;

@@ -118,9 +118,11 @@ static void check_split(struct ry_doctor *doctor, struct ry_result *result)
     for (uint32_t a = 0; a < doctor->gpus && !tie; a++) {
         for (uint32_t b = a + 1; b < doctor->gpus && !tie; b++) {
             uint32_t mine, other;
-            tie = ry_topo_rails_for_gpu(doctor->topo, a, &mine, 1) &&
-                  ry_topo_rails_for_gpu(doctor->topo, b, &other, 1) && mine != other &&
-                  sees_equal(doctor, a, mine, other) && sees_equal(doctor, b, mine, other);
+            tie =
+                ry_topo_rails_for_gpu(doctor->topo, a, &mine, 1) &&
+                ry_topo_rails_for_gpu(doctor->topo, b, &other, 1) && mine != other &&
+                sees_equal(doctor, a, mine, other) && sees_equal(doctor, b, mine, other) &&
+                ry_topo_gpu_port(doctor->topo, a, mine) == ry_topo_gpu_port(doctor->topo, b, mine);
         }
     }
     if (result->verdict == RY_VERDICT_OK && tie && doctor->extension_count && !text && !own) {

@@ -244,7 +244,8 @@ const struct ry_check ry_checks_setting[] = {
      "A listed device whose port is down makes NVSHMEM end at start; others use one port less.",
      check_inactive_device},
     {"lists-agree", "NVSHMEM_HCA_LIST, NCCL_IB_HCA",
-     "NVSHMEM carries the exchange, NCCL the rest of the job. Different lists usually mean that one "
+     "NVSHMEM carries the exchange, NCCL the rest of the job. Different lists usually mean that "
+     "one "
      "still has a management or storage port.",
      check_lists_agree},
     {"mapping-switch", "NVSHMEM_HCA_LIST, NVSHMEM_HCA_PE_MAPPING, NVSHMEM_ENABLE_NIC_PE_MAPPING",
