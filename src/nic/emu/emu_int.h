@@ -274,6 +274,7 @@ void ry_emu_event_signal(struct ry_emu *e);
 /* idle.c */
 void ry_emu_idle(struct ry_nic *nic, uint64_t until_ns);
 void ry_emu_wake(struct ry_nic *nic);
+void ry_emu_wake_peer(struct ry_nic *nic, uint32_t pe);
 void ry_emu_wake_seg(struct ry_emu_seg *seg);
 int ry_emu_futex_wait(uint32_t *word, uint32_t value, uint64_t wait_ns);
 void ry_emu_futex_wake(uint32_t *word);
