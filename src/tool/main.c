@@ -18,6 +18,8 @@ struct command {
 
 /* One line a subcommand. */
 static const struct command commands[] = {
+    {"doctor", ry_command_doctor, "is this machine ready; cause and fix of what is not"},
+    {"env", ry_command_env, "export lines for this machine: railyard, nvshmem, deepep, nccl"},
     {"topo", ry_command_topo, "which ports each GPU uses, what backs them, what is wrong"},
     {NULL, NULL, NULL},
 };

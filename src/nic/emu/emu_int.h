@@ -44,7 +44,7 @@ struct ry_emu_op {
 /* One segment of a message under way (timed mode). */
 struct ry_emu_flight {
     uint64_t arrive_ns, ack_ns;
-    uint32_t idx, off, len;
+    uint32_t idx, psn, off, len;
     uint8_t last;     /* of its message */
     uint8_t err;      /* syndrome that its answer carries */
     uint8_t vendor;
@@ -76,7 +76,8 @@ struct ry_nic_qp {
     uint32_t lock;
     uint32_t state; /* enum ry_emu_state */
     uint32_t done;  /* running index behind the newest final request */
-    uint32_t remote_qpn, remote_psn, remote_rail;
+    uint32_t next_psn; /* of the next message that sends packets: NOPs take none */
+    uint32_t remote_qpn, remote_rail;
     uint32_t cqes;
     uint64_t tx_bytes, tx_ops, rx_bytes, retries_total, errors;
     bool cqe_error_seen;
@@ -209,7 +210,7 @@ bool ry_emu_quiet(struct ry_emu *e, const struct ry_emu_seg_qp *q, uint32_t pe);
 void ry_emu_decode(const struct ry_wqe *w, uint32_t qpn, struct ry_emu_op *op);
 
 /* exec.c: executes bytes [off, off + len) of a request at the peer. 0, RY_EMU_LOST or a syndrome. */
-int ry_emu_exec(struct ry_nic_qp *qp, const struct ry_emu_op *op, uint32_t idx, uint32_t off,
+int ry_emu_exec(struct ry_nic_qp *qp, const struct ry_emu_op *op, uint32_t psn, uint32_t off,
                 uint32_t len, bool last);
 struct ry_emu_peer *ry_emu_reach(struct ry_emu *e, uint32_t rail, uint32_t pe, uint32_t remote_rail);
 uint64_t ry_emu_op_bytes(const struct ry_emu_op *op);

@@ -146,9 +146,9 @@ static int at_responder(struct ry_nic_qp *qp, struct ry_emu_peer *p, struct ry_e
     if (!accepts(qp, q))
         return RY_EMU_LOST;
     ahead = (RY_LD_RLX(&q->epsn) - psn) & RY_EMU_PSN_MASK;
-    again = ahead != 0 && ahead <= RY_DEPTH_MAX;
-    if (!again && ((0 - ahead) & RY_EMU_PSN_MASK) > RY_DEPTH_MAX)
-        return RY_EMU_LOST; /* a packet of another life. Short gaps are NOPs, which send nothing */
+    if (ahead > RY_DEPTH_MAX)
+        return RY_EMU_LOST; /* a gap, or a packet of another life */
+    again = ahead != 0;
     if (op->bytes != 0 && !ry_emu_mr_remote(p, qp->remote_rail, op->rkey, op->raddr, op->bytes))
         return refuse(p, q, RY_SYN_REMOTE_ACCESS);
     if (ry_wqe_atomic(op->opcode) && (op->raddr & (op->bytes - 1)) != 0)
@@ -171,10 +171,9 @@ static int at_responder(struct ry_nic_qp *qp, struct ry_emu_peer *p, struct ry_e
     return 0;
 }
 
-int ry_emu_exec(struct ry_nic_qp *qp, const struct ry_emu_op *op, uint32_t idx, uint32_t off,
+int ry_emu_exec(struct ry_nic_qp *qp, const struct ry_emu_op *op, uint32_t psn, uint32_t off,
                 uint32_t len, bool last)
 {
-    uint32_t psn = (qp->psn + idx) & RY_EMU_PSN_MASK;
     struct ry_emu_peer *p;
     struct ry_emu_seg_qp *q;
     int rc = local_check(qp, op);

@@ -63,7 +63,7 @@ static void initiators_die(struct ry_emu *e, uint32_t rail)
 
         if (qp == NULL || qp->kind != RY_QP_INITIATOR || qp->rail != rail)
             continue;
-        ry_emu_lock(&qp->lock);
+        ry_emu_visit(&qp->lock);
         if (qp->state != RY_EMU_RESET) {
             qp->state = RY_EMU_DEAD;
             qp->fhead = qp->fexec = qp->ftail;

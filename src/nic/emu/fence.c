@@ -32,7 +32,7 @@ int ry_emu_qp_flushed(struct ry_nic_qp *qp)
         return RY_ERR_INVALID;
     if (dead(qp))
         return RY_ERR_DEVICE;
-    if (!ry_emu_trylock(&qp->lock))
+    if (!ry_emu_trylock_as(&qp->lock, RY_EMU_VISITS))
         return 0;
     if (RY_LD_SEQ(&qp->err_req) != 0)
         ry_emu_halt(qp);

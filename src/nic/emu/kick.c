@@ -127,12 +127,15 @@ void ry_emu_peer_watch(struct ry_nic_qp *qp)
     ry_emu_peer_alive(qp->nic, p);
 }
 
-static void give_to_engine(struct ry_nic_qp *qp)
+/* lost: a try was made and got no answer; its timer runs from here. */
+static void give_to_engine(struct ry_nic_qp *qp, bool lost)
 {
+    qp->lost = lost;
+    if (lost)
+        qp->retry_ns = ry_emu_now(qp->nic) + qp->nic->cfg.retry_ns;
     qp->send_idx = qp->seen_prod = qp->done;
     qp->send_off = 0;
     RY_ST_SEQ(&qp->timed, 1u);
-    ry_emu_submit(qp);
 }
 
 /* False: nothing more can be done here now (not connected, or the engine has it). */
@@ -151,17 +154,20 @@ static bool run_locked(struct ry_nic_qp *qp)
         if (ry_emu_halt(qp))
             return true;
         if (RY_UNLIKELY(ry_emu_slow(qp))) {
-            give_to_engine(qp);
+            give_to_engine(qp, false);
             return false;
         }
         ry_emu_decode(&qp->ring[idx & (qp->depth - 1)], qp->qpn, &op);
-        rc = ry_emu_exec(qp, &op, idx, 0, (uint32_t)ry_emu_op_bytes(&op), true);
+        rc = ry_emu_exec(qp, &op, qp->next_psn, 0, (uint32_t)ry_emu_op_bytes(&op), true);
         if (RY_LIKELY(rc == 0)) {
+            qp->retries = 0;
+            if (op.opcode != RY_OP_NOP)
+                qp->next_psn = (qp->next_psn + 1) & RY_EMU_PSN_MASK;
             ry_emu_complete(qp, idx, op.signalled);
         } else if (rc == RY_EMU_LOST) {
             if (ry_emu_halt(qp))
                 return true;
-            give_to_engine(qp);
+            give_to_engine(qp, true);
             return false;
         } else {
             ry_emu_fail(qp, idx, (uint8_t)rc, 0);
@@ -172,14 +178,20 @@ static bool run_locked(struct ry_nic_qp *qp)
 
 void ry_emu_run(struct ry_nic_qp *qp)
 {
-    bool again, live;
+    bool again, live, timed;
 
     do {
-        if (!ry_emu_trylock(&qp->lock))
-            return;
+        while (!ry_emu_trylock(&qp->lock)) {
+            if (RY_LD_SEQ(&qp->lock) == RY_EMU_EXECUTES)
+                return; /* he looks again after letting go */
+            sched_yield();
+        }
         again = run_locked(qp);
         live = qp->state == RY_EMU_RTS;
+        timed = RY_LD_RLX(&qp->timed) != 0;
         ry_emu_unlock(&qp->lock);
+        if (timed)
+            ry_emu_submit(qp); /* without the lock: it may do the engine's work */
     } while (again && (RY_LD_SEQ(&qp->done) != RY_LD_SEQ(&qp->prod) ||
                        (live && (RY_LD_SEQ(&qp->err_req) | RY_LD_SEQ(&qp->doorbell_bad)) != 0)));
 }

@@ -11,8 +11,9 @@
 static void put(struct ry_emu_seg *seg, struct ry_emu_seg_land *l, const struct ry_emu_peer *p)
 {
     char *to = p != NULL ? p->heap + (l->addr - p->heap_base) : (char *)(uintptr_t)l->addr;
+    uint32_t i = (uint32_t)(l - ry_emu_seg_lands(seg));
 
-    ry_emu_copy(to, l->data, l->len_bytes);
+    ry_emu_copy(to, ry_emu_seg_land_data(seg, i), l->len_bytes);
     l->order = 0;
     seg->land_used--;
 }
@@ -80,7 +81,7 @@ bool ry_emu_land_add(struct ry_nic_qp *qp, struct ry_emu_peer *p, uint64_t raddr
         l->qpn = qp->remote_qpn;
         l->rail = qp->remote_rail;
         l->len_bytes = (uint32_t)ry_min64(len - done, RY_EMU_LAND_BYTES);
-        memcpy(l->data, (const char *)src + done, l->len_bytes);
+        memcpy(ry_emu_seg_land_data(seg, i), (const char *)src + done, l->len_bytes);
         done += l->len_bytes;
         seg->land_used++;
     }

@@ -51,7 +51,7 @@ static int rail_settle(struct ry_emu *e, uint32_t rail)
         if (qp == NULL || qp->rail != rail)
             continue;
         if (qp->kind == RY_QP_INITIATOR) {
-            ry_emu_lock(&qp->lock);
+            ry_emu_visit(&qp->lock);
             ry_emu_unlock(&qp->lock);
             continue;
         }

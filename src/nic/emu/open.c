@@ -61,7 +61,7 @@ static int seg_make(struct ry_emu *e)
     int rc;
 
     if (lands)
-        len += RY_EMU_LANDS * sizeof(struct ry_emu_seg_land);
+        len += RY_EMU_LAND_AREA;
     len = (len + 4095) & ~4095ull;
     rc = seg_map(e, len);
     if (rc != 0)

@@ -38,6 +38,7 @@ static void rewind_to(struct ry_nic_qp *qp, uint32_t n, uint64_t from_ns)
 
     qp->send_idx = f->idx;
     qp->send_off = f->off;
+    qp->next_psn = f->psn;
     qp->ftail = n;
     if ((int32_t)(qp->fexec - n) > 0)
         qp->fexec = n;
@@ -55,7 +56,7 @@ static bool fake_error(struct ry_nic_qp *qp, struct ry_emu_flight *f, const stru
     if (g == NULL)
         return false;
     if ((ry_emu_fault_random(e, qp->rail, RY_FAULT_CQE_ERROR) & 1) != 0)
-        ry_emu_exec(qp, op, f->idx, f->off, f->len, true);
+        ry_emu_exec(qp, op, f->psn, f->off, f->len, true);
     f->err = g->syndrome;
     f->vendor = g->vendor;
     qp->fexec++;
@@ -79,7 +80,7 @@ static void execute_due(struct ry_nic_qp *qp, uint64_t now, bool *moved)
         qp->nic->exec_ns = f->arrive_ns;
         if (f->last && fake_error(qp, f, &op))
             return;
-        rc = f->drop ? RY_EMU_LOST : ry_emu_exec(qp, &op, f->idx, f->off, f->len, f->last);
+        rc = f->drop ? RY_EMU_LOST : ry_emu_exec(qp, &op, f->psn, f->off, f->len, f->last);
         if (rc == RY_EMU_LOST) {
             rewind_to(qp, qp->fexec, f->arrive_ns);
             return;
@@ -199,8 +200,12 @@ uint64_t ry_emu_advance(struct ry_nic_qp *qp, uint64_t now, bool *moved)
 
 static uint32_t segment_bytes(const struct ry_nic_qp *qp)
 {
-    uint64_t rate = RY_LD_RLX(&qp->nic->seg->port[qp->rail].rate_bps);
+    const struct ry_emu *e = qp->nic;
+    uint64_t rate = RY_LD_RLX(&e->seg->port[qp->rail].rate_bps);
+    uint64_t cap = RY_LD_RLX(&e->seg->nic[e->rail[qp->rail].nic].cap_bps);
 
+    if (rate == 0 || (cap != 0 && cap < rate))
+        rate = cap;
     return rate != 0 && rate < FAST_BPS ? SEGMENT_SLOW : SEGMENT_FAST;
 }
 
@@ -247,7 +252,7 @@ bool ry_emu_admit(struct ry_nic_qp *qp, uint64_t now, uint64_t *next)
     ry_emu_decode(&qp->ring[qp->send_idx & (qp->depth - 1)], qp->qpn, &op);
     rest = ry_emu_op_bytes(&op) - ry_min64(qp->send_off, ry_emu_op_bytes(&op));
     f = at(qp, qp->ftail);
-    *f = (struct ry_emu_flight){.idx = qp->send_idx, .off = qp->send_off};
+    *f = (struct ry_emu_flight){.idx = qp->send_idx, .psn = qp->next_psn, .off = qp->send_off};
     f->len = (uint32_t)ry_min64(rest, segment_bytes(qp));
     f->last = f->len == rest;
     inbound = op.opcode == RY_OP_READ;
@@ -268,6 +273,8 @@ bool ry_emu_admit(struct ry_nic_qp *qp, uint64_t now, uint64_t *next)
     qp->ftail++;
     qp->send_off += f->len;
     if (f->last) {
+        if (op.opcode != RY_OP_NOP)
+            qp->next_psn = (qp->next_psn + 1) & RY_EMU_PSN_MASK;
         qp->send_idx++;
         qp->send_off = 0;
     }

@@ -27,8 +27,8 @@ enum {
     RY_EMU_SEG_VERSION = 1,
     RY_EMU_MR_BITS = 10,
     RY_EMU_MRS = 1 << RY_EMU_MR_BITS,
-    RY_EMU_LAND_BYTES = 1024, /* data of one landing slot */
-    RY_EMU_LANDS = 512,
+    RY_EMU_LAND_BYTES = 512, /* data of one landing slot */
+    RY_EMU_LANDS = 64,
 };
 
 /* Keys: 10 bits of index, 21 bits of generation; bit 31 tells a remote key from a local one. */
@@ -87,8 +87,11 @@ struct ry_emu_seg_land {
     uint32_t rail;
     uint32_t len_bytes;
     uint32_t rsvd;
-    uint8_t data[RY_EMU_LAND_BYTES];
+    uint64_t rsvd2[2];
 };
+RY_STATIC_ASSERT(sizeof(struct ry_emu_seg_land) == 56, "data stands behind all of these");
+
+enum { RY_EMU_LAND_AREA = RY_EMU_LANDS * (56 + RY_EMU_LAND_BYTES) };
 
 struct ry_emu_seg {
     uint32_t magic, version;
@@ -123,6 +126,12 @@ static inline struct ry_emu_seg_qp *ry_emu_seg_qps(struct ry_emu_seg *s)
 static inline struct ry_emu_seg_land *ry_emu_seg_lands(struct ry_emu_seg *s)
 {
     return (struct ry_emu_seg_land *)((char *)s + s->land_off);
+}
+
+/* The data of landing slot i. */
+static inline uint8_t *ry_emu_seg_land_data(struct ry_emu_seg *s, uint32_t i)
+{
+    return (uint8_t *)(ry_emu_seg_lands(s) + RY_EMU_LANDS) + (uint64_t)i * RY_EMU_LAND_BYTES;
 }
 
 #endif
