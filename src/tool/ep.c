@@ -26,12 +26,9 @@ static int read_numbers(const struct ep_flags *f, struct ep_job *job)
         const char *name, *text;
         uint64_t least, most, initial;
     } numbers[] = {
-        {"--tokens", f->tokens, 1, 1 << 18, 128},
-        {"--hidden", f->hidden, 8, 1 << 20, 2048},
-        {"--experts", f->experts, 1, 65536, 0},
-        {"--topk", f->topk, 1, 1024, 0},
-        {"--iters", f->iters, 1, 1ull << 40, 50},
-        {"--warmup", f->warmup, 0, 1 << 20, 2},
+        {"--tokens", f->tokens, 1, 1 << 18, 128}, {"--hidden", f->hidden, 8, 1 << 20, 2048},
+        {"--experts", f->experts, 1, 65536, 0},   {"--topk", f->topk, 1, 1024, 0},
+        {"--iters", f->iters, 1, 1ull << 40, 50}, {"--warmup", f->warmup, 0, 1 << 20, 2},
     };
     uint64_t v[6];
     for (uint32_t i = 0; i < 6; i++) {

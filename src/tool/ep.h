@@ -21,12 +21,12 @@ struct ep_job {
 struct ep_data {
     const struct ep_job *job;
     uint32_t n_pes, n_nodes;
-    uint64_t n_routes;    /* different tokens of the routing */
-    int32_t *idx;         /* [n_routes + tokens, topk]: the first ones again behind the last */
-    float *weight;        /* likewise */
-    uint16_t *pool;       /* rows that tokens are made of */
-    uint64_t iteration;   /* that the pointers below are of */
-    uint32_t *tokens;     /* [n_pes] */
+    uint64_t n_routes;      /* different tokens of the routing */
+    int32_t *idx;           /* [n_routes + tokens, topk]: the first ones again behind the last */
+    float *weight;          /* likewise */
+    uint16_t *pool;         /* rows that tokens are made of */
+    uint64_t iteration;     /* that the pointers below are of */
+    uint32_t *tokens;       /* [n_pes] */
     const int32_t **idx_of; /* [n_pes] */
     const float **weight_of;
     uint16_t *x;   /* [tokens, hidden] of this PE */

@@ -25,9 +25,8 @@ static int open_routing(struct ep_data *d)
     size_t topk = job->attr.topk, rows = d->n_routes + job->tokens;
     d->idx = malloc(rows * topk * sizeof *d->idx);
     d->weight = malloc(rows * topk * sizeof *d->weight);
-    rc = d->idx && d->weight
-             ? ry_routing_next(routing, (uint32_t)d->n_routes, d->idx, d->weight)
-             : RY_ERR_NO_MEMORY;
+    rc = d->idx && d->weight ? ry_routing_next(routing, (uint32_t)d->n_routes, d->idx, d->weight)
+                             : RY_ERR_NO_MEMORY;
     ry_routing_close(routing);
     if (rc != RY_OK)
         return rc;

@@ -111,8 +111,7 @@ void ep_print(const struct ry_run *run, const struct ep_job *job, const struct e
            (unsigned long long)t->checked, (unsigned long long)t->lost,
            (unsigned long long)t->duplicated, (unsigned long long)t->corrupted);
     if (t->masked > 0)
-        printf("; %llu (token, expert) pairs masked with a lost PE",
-               (unsigned long long)t->masked);
+        printf("; %llu (token, expert) pairs masked with a lost PE", (unsigned long long)t->masked);
     printf("\n%s\n", t->ok ? "ok" : "failed");
 }
 
@@ -130,10 +129,10 @@ static json_t *usage_json(const struct ry_run *run, const struct ep_total *t)
         json_array_append_new(
             pes, json_pack("{s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:i}", "pe", (int)i,
                            "rss_first_bytes", (json_int_t)r->first.rss_bytes, "rss_last_bytes",
-                           (json_int_t)r->last.rss_bytes, "rss_most_bytes",
-                           (json_int_t)r->rss_most, "descriptors_first", (int)r->first.descriptors,
-                           "descriptors_last", (int)r->last.descriptors, "threads_first",
-                           (int)r->first.threads, "threads_last", (int)r->last.threads));
+                           (json_int_t)r->last.rss_bytes, "rss_most_bytes", (json_int_t)r->rss_most,
+                           "descriptors_first", (int)r->first.descriptors, "descriptors_last",
+                           (int)r->last.descriptors, "threads_first", (int)r->first.threads,
+                           "threads_last", (int)r->last.threads));
     }
     return json_pack("{s:f, s:f, s:f, s:o}", "us_p50", t->step.us_p50, "us_p99", t->step.us_p99,
                      "us_worst", t->step.us_worst, "pes", pes);
@@ -142,12 +141,12 @@ static json_t *usage_json(const struct ry_run *run, const struct ep_total *t)
 json_t *ep_json(const struct ry_run *run, const struct ep_job *job, const struct ep_total *t)
 {
     const struct ry_report *error = ry_run_error(run);
-    json_t *json = json_pack(
-        "{s:b, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "ok", t->ok, "tokens_checked",
-        (json_int_t)t->checked, "lost", (json_int_t)t->lost, "duplicated",
-        (json_int_t)t->duplicated, "corrupted", (json_int_t)t->corrupted, "masked",
-        (json_int_t)t->masked, "dispatch", phase_json(&t->dispatch), "combine",
-        phase_json(&t->combine), "rails", ry_rails_json(run), "faults", ry_timeline_json(run));
+    json_t *json = json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "ok", t->ok,
+                             "tokens_checked", (json_int_t)t->checked, "lost", (json_int_t)t->lost,
+                             "duplicated", (json_int_t)t->duplicated, "corrupted",
+                             (json_int_t)t->corrupted, "masked", (json_int_t)t->masked, "dispatch",
+                             phase_json(&t->dispatch), "combine", phase_json(&t->combine), "rails",
+                             ry_rails_json(run), "faults", ry_timeline_json(run));
     json_object_set_new(json, "iterations", json_integer((json_int_t)t->iterations));
     json_object_set_new(json, "pes", json_integer(run->reports[0].n_pes));
     json_object_set_new(json, "nodes", json_integer(run->reports[0].n_nodes));

@@ -73,8 +73,8 @@ static bool set_by_user(const char *name)
     if (ry_config_list(NULL, 0, &list, &n) != RY_OK)
         return false;
     for (uint32_t i = 0; i < n; i++) {
-        const char *mine = strncmp(list[i].name, "RAILYARD_", 9) == 0 ? list[i].name + 9
-                                                                      : list[i].name;
+        const char *mine =
+            strncmp(list[i].name, "RAILYARD_", 9) == 0 ? list[i].name + 9 : list[i].name;
         if (strcmp(mine, name) == 0)
             found = strcmp(list[i].source, "default") != 0;
     }
@@ -193,8 +193,8 @@ int ry_tool_job_read(struct ry_tool_job *job, const char *command, uint32_t pes,
     job->n_pes = pes;
     job->n_nodes = nodes;
     job->launched = has("RAILYARD_BOOT") || has("PMIX_RANK") || (has("RANK") && has("WORLD_SIZE"));
-    job->quiet = (job->json && strcmp(job->json, "-") == 0) ||
-                 (job->svg && strcmp(job->svg, "-") == 0);
+    job->quiet =
+        (job->json && strcmp(job->json, "-") == 0) || (job->svg && strcmp(job->svg, "-") == 0);
     if (job->json && job->svg && strcmp(job->json, "-") == 0 && strcmp(job->svg, "-") == 0)
         return ry_tool_error(command, "--json and --svg both want stdout: give one a file");
     if (read_counts(job) != TOOL_OK)
@@ -203,10 +203,11 @@ int ry_tool_job_read(struct ry_tool_job *job, const char *command, uint32_t pes,
         return TOOL_BAD_INPUT;
     job->threads = threads == 1;
     if (job->launched && (job->pes || job->nodes || job->pes_as))
-        return ry_tool_error(command, "--pes, --nodes and --pes-as are the launcher's to say: leave "
-                                      "them out under a launcher");
-    if (job->duration && (ry_parse_time(job->duration, &job->duration_ns) != RY_OK ||
-                          job->duration_ns == 0))
+        return ry_tool_error(command,
+                             "--pes, --nodes and --pes-as are the launcher's to say: leave "
+                             "them out under a launcher");
+    if (job->duration &&
+        (ry_parse_time(job->duration, &job->duration_ns) != RY_OK || job->duration_ns == 0))
         return ry_tool_error(command, "--duration '%s' is no time above 0: write 30s or 5m",
                              job->duration);
     if (pass_settings(job) != TOOL_OK || look(job) != TOOL_OK)

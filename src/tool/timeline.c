@@ -13,8 +13,12 @@ const char *ry_bytes_text(double bytes, char *buf, size_t cap)
         bytes /= 1000;
         u++;
     }
-    snprintf(buf, cap, "%.*f %s", u == 0 ? 0 : bytes < 10 ? 2 : bytes < 100 ? 1 : 0, bytes,
-             units[u]);
+    snprintf(buf, cap, "%.*f %s",
+             u == 0        ? 0
+             : bytes < 10  ? 2
+             : bytes < 100 ? 1
+                           : 0,
+             bytes, units[u]);
     return buf;
 }
 
@@ -83,8 +87,8 @@ json_t *ry_timeline_json(const struct ry_run *run)
         json_array_append_new(
             array, json_pack("{s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:I}", "kind", f->kind, "pe",
                              (int)f->pe, "rail", (int)f->rail, "at_us", f->at_us, "detect_us",
-                             f->detect_us, "switch_us", f->switch_us, "failback_us",
-                             f->failback_us, "replayed", (json_int_t)f->replayed));
+                             f->detect_us, "switch_us", f->switch_us, "failback_us", f->failback_us,
+                             "replayed", (json_int_t)f->replayed));
     }
     free(list);
     return array;
@@ -96,10 +100,9 @@ json_t *ry_rails_json(const struct ry_run *run)
     for (uint32_t i = 0; i < run->n_pes; i++) {
         const struct ry_report *r = &run->reports[i];
         for (uint32_t k = 0; k < r->n_rails; k++)
-            json_array_append_new(array,
-                                  json_pack("{s:i, s:s, s:I}", "pe", (int)i, "name",
-                                            r->rails[k].name, "bytes",
-                                            (json_int_t)r->rails[k].bytes));
+            json_array_append_new(array, json_pack("{s:i, s:s, s:I}", "pe", (int)i, "name",
+                                                   r->rails[k].name, "bytes",
+                                                   (json_int_t)r->rails[k].bytes));
     }
     return array;
 }

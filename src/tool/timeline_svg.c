@@ -44,9 +44,8 @@ static double bytes_at(const struct ry_track *t, uint32_t k, double at_s)
 static double rate_at(const struct ry_track *t, uint32_t k, const struct scale *s, uint32_t step)
 {
     double width = s->end_s / STEPS;
-    return width > 0
-               ? (bytes_at(t, k, width * (step + 1)) - bytes_at(t, k, width * step)) / width
-               : 0;
+    return width > 0 ? (bytes_at(t, k, width * (step + 1)) - bytes_at(t, k, width * step)) / width
+                     : 0;
 }
 
 static void measure(const struct ry_run *run, struct scale *s)
