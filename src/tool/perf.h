@@ -49,6 +49,8 @@ void perf_body(ry_ctx *ctx, const struct ry_run *run, struct ry_report *report);
 void perf_fill(uint8_t *at, size_t bytes, uint64_t key);
 uint64_t perf_wrong(const uint8_t *at, size_t bytes, size_t piece, uint64_t key);
 
+/* All meet; in the first row the moments of faults count from here. */
+int perf_begin(struct perf_pe *p);
 /* One row each; all PEs call them. */
 int perf_row_put_signal(struct perf_pe *p, struct ry_perf_row *row);
 int perf_row_amo(struct perf_pe *p, struct ry_perf_row *row);

@@ -69,6 +69,16 @@ int perf_tell_wrong(struct perf_pe *p, uint64_t wrong, uint64_t *out)
     return rc;
 }
 
+int perf_begin(struct perf_pe *p)
+{
+    int rc = ry_barrier(p->ctx);
+    if (rc == RY_OK && p->report->n_rows == 0) {
+        p->start_s = ry_tool_now_s();
+        ry_fault_start(p->ctx);
+    }
+    return rc;
+}
+
 static uint64_t offset_of(uint64_t i, uint64_t size)
 {
     uint64_t places = PERF_WINDOW / size;
@@ -166,7 +176,9 @@ static int measure(struct perf_pe *p, struct ry_perf_row *row, uint64_t *used)
 {
     uint64_t before[REPORT_RAILS] = {0}, after[REPORT_RAILS] = {0}, i = 0;
     uint64_t alone = row->iters < 1000 ? row->iters : 1000;
-    int rc = batch(p, &i, p->job->warmup, row->bytes);
+    int rc = RY_OK;
+    if (p->job->duration_ns && alone > 64)
+        alone = 64;
     for (uint64_t k = 0; rc == RY_OK && k < alone; k++) {
         double t0 = ry_tool_now_s();
         rc = one(p, i++, row->bytes, true);
@@ -213,6 +225,11 @@ static int row_put_get(struct perf_pe *p, struct ry_perf_row *row)
     if (lands)
         memset(p->landing, 0, PERF_WINDOW);
     int rc = ry_barrier(p->ctx);
+    uint64_t i = 0;
+    if (rc == RY_OK && p->active)
+        rc = batch(p, &i, p->job->warmup, row->bytes);
+    if (rc == RY_OK)
+        rc = perf_begin(p);
     if (rc == RY_OK && p->active)
         rc = measure(p, row, &used);
     p->count[2] = used;
@@ -279,10 +296,8 @@ void perf_body(ry_ctx *ctx, const struct ry_run *run, struct ry_report *report)
     int rc = make_room(p);
     if (rc == RY_OK)
         rc = ry_barrier(ctx);
-    p->start_s = ry_tool_now_s();
     ry_report_base(report, ctx);
     ry_track_add(&report->track, ctx, 0);
-    ry_fault_start(ctx);
     for (uint64_t size = job->size; rc == RY_OK && size <= job->size_end; size *= 2) {
         if (report->n_rows == REPORT_ROWS)
             break;

@@ -90,7 +90,7 @@ int perf_row_put_signal(struct perf_pe *p, struct ry_perf_row *row)
 {
     uint64_t wrong = 0, op = 0;
     memset(p->window, 0, PERF_SLOTS * row->bytes);
-    int rc = ry_barrier(p->ctx);
+    int rc = perf_begin(p);
     double t0 = ry_tool_now_s();
     while (rc == RY_OK && op < row->iters && (p->active || p->target)) {
         uint64_t n = row->iters - op < PERF_SLOTS ? row->iters - op : PERF_SLOTS;
@@ -114,7 +114,7 @@ int perf_row_amo(struct perf_pe *p, struct ry_perf_row *row)
 {
     uint64_t *sum = &p->count[4], wrong = 0;
     *sum = 0;
-    int rc = ry_barrier(p->ctx);
+    int rc = perf_begin(p);
     double t0 = ry_tool_now_s();
     for (uint64_t i = 0; rc == RY_OK && p->active && i < row->iters; i++) {
         double t1 = ry_tool_now_s();
@@ -144,7 +144,7 @@ int perf_row_ping_pong(struct perf_pe *p, struct ry_perf_row *row)
     ry_signal *there = &p->signals[PERF_SIGNALS + 1], *back = &p->signals[PERF_SIGNALS + 2];
     uint64_t base = row_base(p), rounds = row->iters + p->job->warmup, wrong = 0;
     size_t payload = row->bytes > 8 ? row->bytes - 8 : 0; /* 8 bytes are the signal itself */
-    int rc = ry_barrier(p->ctx);
+    int rc = perf_begin(p);
     for (uint64_t i = 1; rc == RY_OK && i <= rounds && (p->active || p->target); i++) {
         ry_signal *mine = p->active ? there : back, *other = p->active ? back : there;
         double t0 = ry_tool_now_s();
