@@ -127,6 +127,8 @@ struct ry_emu_ghost {
     uint64_t due_ns;
     uint64_t raddr;
     uint32_t peer, rail, remote_rail, remote_qpn, qpn, rkey;
+    uint32_t psn;
+    bool last;    /* the end of its message */
     uint32_t len; /* 0: free */
     uint8_t *data;
 };
@@ -253,8 +255,8 @@ uint64_t ry_emu_fault_random(struct ry_emu *e, uint32_t rail, enum ry_nic_fault_
 void ry_emu_fault_end(struct ry_emu *e, uint32_t rail, enum ry_nic_fault_kind kind);
 /* ghost.c */
 int ry_emu_ghosts_make(struct ry_emu *e);
-void ry_emu_ghost_add(struct ry_nic_qp *qp, const struct ry_emu_op *op, uint32_t off, uint32_t len,
-                      uint64_t due_ns);
+void ry_emu_ghost_add(struct ry_nic_qp *qp, const struct ry_emu_op *op,
+                      const struct ry_emu_flight *f, uint64_t due_ns);
 uint64_t ry_emu_ghosts_due(struct ry_emu *e, uint64_t now_ns);
 void ry_emu_ghosts_drop(struct ry_emu *e, uint32_t peer);
 /* land.c */
@@ -274,6 +276,7 @@ void ry_emu_event_signal(struct ry_emu *e);
 /* idle.c */
 void ry_emu_idle(struct ry_nic *nic, uint64_t until_ns);
 void ry_emu_wake(struct ry_nic *nic);
+void ry_emu_wake_peer(struct ry_nic *nic, uint32_t pe);
 void ry_emu_wake_seg(struct ry_emu_seg *seg);
 int ry_emu_futex_wait(uint32_t *word, uint32_t value, uint64_t wait_ns);
 void ry_emu_futex_wake(uint32_t *word);

@@ -222,7 +222,9 @@ int ry_emu_fault(struct ry_nic *nic, const struct ry_nic_fault *f)
         e->faults += !s->on;
         s->on = true;
         s->f = *f;
-        s->until_ns = f->for_ns != 0 ? now + f->for_ns : RY_EMU_NEVER;
+        s->until_ns = f->for_ns != 0                ? now + f->for_ns
+                      : f->kind == RY_FAULT_GHOST ? now + f->delay_ns
+                                                  : RY_EMU_NEVER;
         s->rng = f->seed ^ e->cfg.seed ^ ((uint64_t)f->rail << 32) ^ (uint64_t)f->kind;
         if (s->until_ns != RY_EMU_NEVER)
             next = s->until_ns;

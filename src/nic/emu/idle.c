@@ -51,6 +51,19 @@ void ry_emu_wake(struct ry_nic *nic)
     ry_emu_futex_wake(&e->seg->wake);
 }
 
+/* The addition of nothing stands between the caller's stores and the look: whoever arms after it sees
+ * them. */
+void ry_emu_wake_peer(struct ry_nic *nic, uint32_t pe)
+{
+    struct ry_emu *e = ry_emu_of(nic);
+    struct ry_emu_peer *p = pe < e->cfg.n_pes ? &e->peers[pe] : NULL;
+
+    if (e->cfg.virtual_time || p == NULL || RY_LD_ACQ(&p->attached) == 0)
+        return;
+    if (RY_ADD(&p->seg->armed, 0u) != 0)
+        ry_emu_wake_seg(p->seg);
+}
+
 /* One thread's memory of the arming under which it last looked. */
 static _Thread_local struct {
     uint64_t nic_id;

@@ -215,6 +215,7 @@ static const struct ry_nic_ops ops = {
     .drive = ry_emu_drive,
     .idle = ry_emu_idle,
     .wake = ry_emu_wake,
+    .wake_peer = ry_emu_wake_peer,
     .poll_event = ry_emu_poll_event,
     .event_fd = ry_emu_event_fd,
     .export_seg = ry_emu_export_seg,

@@ -71,6 +71,18 @@ static bool fake_error(struct ry_nic_qp *qp, struct ry_emu_flight *f, const stru
     return true;
 }
 
+/* The fault that keeps packets in the fabric: the sender takes this one for lost, and it arrives late. */
+static bool ghosted(struct ry_nic_qp *qp, const struct ry_emu_flight *f, const struct ry_emu_op *op)
+{
+    const struct ry_nic_fault *g = ry_emu_fault_on(qp->nic, qp->rail, qp->peer, RY_FAULT_GHOST);
+
+    if (g == NULL)
+        return false;
+    if (qp->retries == 0)
+        ry_emu_ghost_add(qp, op, f, f->arrive_ns + g->delay_ns);
+    return true;
+}
+
 /* Arrivals up to now. */
 static void execute_due(struct ry_nic_qp *qp, uint64_t now, bool *moved)
 {
@@ -84,6 +96,10 @@ static void execute_due(struct ry_nic_qp *qp, uint64_t now, bool *moved)
         qp->nic->exec_ns = f->arrive_ns;
         if (f->last && fake_error(qp, f, &op))
             return;
+        if (ghosted(qp, f, &op)) {
+            rewind_to(qp, qp->fexec, f->arrive_ns);
+            return;
+        }
         rc = f->drop ? RY_EMU_LOST : ry_emu_exec(qp, &op, f->psn, f->off, f->len, f->last);
         if (rc == RY_EMU_LOST) {
             rewind_to(qp, qp->fexec, f->arrive_ns);
@@ -95,12 +111,6 @@ static void execute_due(struct ry_nic_qp *qp, uint64_t now, bool *moved)
             f->last = 1;
             qp->ftail = qp->fexec;
             qp->halted = true;
-        } else {
-            const struct ry_nic_fault *g;
-
-            g = ry_emu_fault_on(qp->nic, qp->rail, qp->peer, RY_FAULT_GHOST);
-            if (g != NULL)
-                ry_emu_ghost_add(qp, &op, f->off, f->len, f->arrive_ns + g->delay_ns);
         }
     }
 }
