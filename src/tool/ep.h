@@ -33,7 +33,6 @@ struct ep_data {
     uint16_t *y;   /* one bf16 row for each received row */
     size_t y_rows; /* room of y */
     uint16_t *out; /* [tokens, hidden] */
-    float *weight_lost;
     void *scratch;
 };
 

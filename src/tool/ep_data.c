@@ -52,10 +52,8 @@ int ep_data_open(struct ep_data *d, const struct ep_job *job, uint32_t pe, uint3
     d->weight_of = malloc(n_pes * sizeof *d->weight_of);
     d->x = malloc(tokens * hidden * sizeof *d->x);
     d->out = malloc(tokens * hidden * sizeof *d->out);
-    d->weight_lost = calloc(tokens, sizeof *d->weight_lost);
     d->scratch = malloc(hidden * (sizeof(float) + sizeof(uint16_t)));
-    if (!d->pool || !d->tokens || !d->idx_of || !d->weight_of || !d->x || !d->out ||
-        !d->weight_lost || !d->scratch)
+    if (!d->pool || !d->tokens || !d->idx_of || !d->weight_of || !d->x || !d->out || !d->scratch)
         return RY_ERR_NO_MEMORY;
     for (uint32_t r = 0; r < POOL_ROWS; r++)
         ry_ref_token(job->seed, 0, r, job->attr.hidden, d->pool + r * hidden);
@@ -74,7 +72,6 @@ void ep_data_close(struct ep_data *d)
     free(d->x);
     free(d->y);
     free(d->out);
-    free(d->weight_lost);
     free(d->scratch);
 }
 

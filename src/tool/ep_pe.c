@@ -101,6 +101,20 @@ static int check_dispatch(struct pe *p, const ry_ep_output *out)
     return rc;
 }
 
+/* (token, expert) pairs of this PE whose expert went with a lost PE. */
+static uint64_t masked_pairs(const struct pe *p)
+{
+    const int32_t *idx = p->data.idx_of[p->me];
+    uint64_t n = 0;
+    for (uint32_t pe = 0; pe < p->n; pe++) {
+        int32_t first = (int32_t)ry_ep_first_expert(p->ep, pe);
+        int32_t end = first + (int32_t)ry_ep_local_experts(p->ep, pe);
+        for (uint32_t i = 0; !is_active(p, pe) && i < p->job->tokens * p->job->attr.topk; i++)
+            n += idx[i] >= first && idx[i] < end;
+    }
+    return n;
+}
+
 static int check_combine(struct pe *p)
 {
     ry_ref *ref;
@@ -111,7 +125,7 @@ static int check_combine(struct pe *p)
     ry_ref_check_combine(ref, p->me, p->data.out, p->job->attr.hidden * sizeof(uint16_t),
                          &p->tally);
     ry_ref_destroy(ref);
-    p->report->masked += ry_ep_lost(p->ep, p->data.weight_lost, p->job->tokens);
+    p->report->masked += masked_pairs(p);
     return RY_OK;
 }
 
