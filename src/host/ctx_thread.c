@@ -9,6 +9,7 @@
 
 #include "host/agent.h"
 #include "host/clock.h"
+#include "host/control.h"
 #include "host/ctx.h"
 #include "host/error.h"
 
@@ -81,6 +82,7 @@ static void *agent_main(void *arg)
         boot_events(ctx);
         next = ry_agent_step(m, now);
         ry_amo_work(ctx);
+        next = ry_min64(next, ry_control_tick(ctx, now));
         if (ctx->on_tick)
             next = ry_min64(next, ctx->on_tick(ctx, now));
         activity = __atomic_load_n(&m->activity, __ATOMIC_RELAXED);

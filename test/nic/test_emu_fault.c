@@ -111,7 +111,7 @@ static void test_drop_half(void **state)
 {
     (void)state;
     open_with(7, 0);
-    yard_fault(&y, 0, (struct ry_nic_fault){.kind = RY_FAULT_DROP, .rail = 0, .peer = -1, .p = 0.5});
+    yard_fault(&y, 0, yard_drop(0, 0.5));
     for (uint8_t i = 0; i < 60; i++)
         post(&p, i);
     assert_int_equal(yard_await(&p, 59, 1000 * (uint64_t)TRY_NS), RY_CQE_REQ);
@@ -125,7 +125,7 @@ static void test_drop_all(void **state)
 {
     (void)state;
     open_with(2, 0);
-    yard_fault(&y, 0, (struct ry_nic_fault){.kind = RY_FAULT_DROP, .rail = 0, .peer = -1, .p = 1.0});
+    yard_fault(&y, 0, yard_drop(0, 1.0));
     post(&p, 1);
     assert_int_equal(yard_await(&p, 0, 10 * TRY_NS), RY_CQE_REQ_ERR);
     assert_int_equal(yard_syndrome(&p), RY_SYN_RETRY_EXC);
