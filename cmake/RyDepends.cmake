@@ -1,0 +1,58 @@
+# What the build uses from this machine. Required packages stop the configure step with a line that
+# says what to install; optional ones set RAILYARD_HAVE_* and are reported in the summary.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+
+function(ry_require target module package)
+    pkg_check_modules(${target} QUIET IMPORTED_TARGET GLOBAL ${module})
+    if(NOT ${target}_FOUND)
+        message(FATAL_ERROR
+            "${module} not found: install the package ${package}, or type ./run setup")
+    endif()
+    set(${target}_VERSION ${${target}_VERSION} PARENT_SCOPE)
+endfunction()
+
+ry_require(JANSSON jansson libjansson-dev)
+ry_require(LIBARCHIVE libarchive libarchive-dev)
+ry_require(HWLOC hwloc libhwloc-dev)
+if(RAILYARD_TESTS)
+    ry_require(CMOCKA cmocka libcmocka-dev)
+endif()
+
+pkg_check_modules(IBVERBS QUIET IMPORTED_TARGET GLOBAL libibverbs)
+pkg_check_modules(MLX5 QUIET IMPORTED_TARGET GLOBAL libmlx5)
+pkg_check_modules(PMIX QUIET IMPORTED_TARGET GLOBAL pmix)
+foreach(ry_dep IBVERBS MLX5 PMIX)
+    if(${ry_dep}_FOUND)
+        set(RAILYARD_HAVE_${ry_dep} ON)
+    else()
+        set(RAILYARD_HAVE_${ry_dep} OFF)
+    endif()
+endforeach()
+
+find_program(RAILYARD_NVCC nvcc HINTS ${CUDAToolkit_ROOT} $ENV{CUDA_HOME} /usr/local/cuda
+    PATH_SUFFIXES bin DOC "CUDA compiler")
+set(RAILYARD_HAVE_CUDA OFF)
+if(RAILYARD_CUDA STREQUAL "AUTO" OR RAILYARD_CUDA)
+    if(RAILYARD_NVCC)
+        set(RAILYARD_HAVE_CUDA ON)
+    elseif(NOT RAILYARD_CUDA STREQUAL "AUTO")
+        message(FATAL_ERROR
+            "RAILYARD_CUDA=ON but there is no nvcc: put it on PATH, or set RAILYARD_NVCC to it")
+    endif()
+endif()
+if(RAILYARD_HAVE_CUDA)
+    if(NOT CMAKE_CUDA_ARCHITECTURES)
+        set(CMAKE_CUDA_ARCHITECTURES 90)
+    endif()
+    set(CMAKE_CUDA_COMPILER ${RAILYARD_NVCC})
+    enable_language(CUDA)
+    set(CMAKE_CUDA_STANDARD 17)
+    set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
+    set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O2 -g -lineinfo")
+    find_package(CUDAToolkit REQUIRED)
+    # {0} is how C11 zeroes a struct; C++ would have {}
+    set(ry_cuda_warnings "-Wall,-Wextra,-Wno-missing-field-initializers")
+    set(ry_cuda_flags "-fmad=false;-Xcompiler=${ry_cuda_warnings},-ffp-contract=off")
+    add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:${ry_cuda_flags}>")
+endif()

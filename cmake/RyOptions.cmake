@@ -1,0 +1,60 @@
+# Options, build type, language level and flags that hold for every target.
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "kind of build" FORCE)
+endif()
+# No -DNDEBUG: an assertion guards against our own bugs, also in what a user runs.
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
+set(CMAKE_C_FLAGS_RELEASE "-O2")
+
+# A checkout is for developing, so warnings are errors there; a released archive builds with any
+# compiler.
+if(EXISTS ${CMAKE_SOURCE_DIR}/.git)
+    set(ry_werror_default ON)
+else()
+    set(ry_werror_default OFF)
+endif()
+option(RAILYARD_WERROR "treat compiler warnings as errors" ${ry_werror_default})
+option(RAILYARD_TESTS "build the tests (needs cmocka)" ON)
+option(RAILYARD_FUZZ "build the libFuzzer targets (needs clang)" OFF)
+set(RAILYARD_CUDA AUTO CACHE STRING "build the CUDA part: AUTO, ON or OFF")
+set_property(CACHE RAILYARD_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(RAILYARD_SANITIZE "" CACHE STRING "sanitizers of every target: address,undefined or thread")
+option(RAILYARD_COVERAGE "clang source based coverage" OFF)
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+
+add_compile_definitions($<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE>)
+# combine is bit-exact against a reference, so no compiler may fuse multiply and add on one side.
+add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-ffp-contract=off>)
+add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra;-Wpedantic>")
+if(RAILYARD_WERROR)
+    add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-Werror>)
+endif()
+if(RAILYARD_SANITIZE)
+    add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${RAILYARD_SANITIZE}>"
+        "$<$<COMPILE_LANGUAGE:C,CXX>:-fno-sanitize-recover=all;-fno-omit-frame-pointer>")
+    add_link_options("SHELL:-fsanitize=${RAILYARD_SANITIZE}")
+endif()
+if(RAILYARD_FUZZ)
+    if(NOT CMAKE_C_COMPILER_ID MATCHES Clang)
+        message(FATAL_ERROR
+            "RAILYARD_FUZZ needs clang, this is ${CMAKE_C_COMPILER_ID}: use the preset fuzz")
+    endif()
+    add_compile_options($<$<COMPILE_LANGUAGE:C>:-fsanitize=fuzzer-no-link>)
+endif()
+if(RAILYARD_COVERAGE)
+    if(NOT CMAKE_C_COMPILER_ID MATCHES Clang)
+        message(FATAL_ERROR
+            "RAILYARD_COVERAGE needs clang, not ${CMAKE_C_COMPILER_ID}: use the preset coverage")
+    endif()
+    add_compile_options("$<$<COMPILE_LANGUAGE:C>:-fprofile-instr-generate;-fcoverage-mapping>")
+    add_link_options("SHELL:-fprofile-instr-generate -fcoverage-mapping")
+endif()

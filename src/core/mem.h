@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory verbs: the only way in which core/ touches a shared word.
+ *
+ * The primitives below (ry_ld_acq64 ...) are private to this file and to layout.h's named verbs;
+ * the protocol calls verbs named for their use, so that a reader sees which two observers an access
+ * orders. On the host they are __atomic acquire/release on the word itself (no stand-alone fence),
+ * so that ThreadSanitizer can judge them; on the GPU they are PTX with .sys scope, because the
+ * other observer may be a NIC or the host. */
+#ifndef RY_CORE_MEM_H
+#define RY_CORE_MEM_H
+
+#include "core/base.h"
+
+RY_FN uint64_t ry_ld_rlx64(const uint64_t *p)
+{
+    RY_POINT();
+#if RY_ON_GPU
+    uint64_t v;
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return v;
+#else
+    return __atomic_load_n(p, __ATOMIC_RELAXED);
+#endif
+}
+
+RY_FN uint32_t ry_ld_rlx32(const uint32_t *p)
+{
+    RY_POINT();
+#if RY_ON_GPU
+    uint32_t v;
+    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+#else
+    return __atomic_load_n(p, __ATOMIC_RELAXED);
+#endif
+}
+
+RY_FN uint64_t ry_ld_acq64(const uint64_t *p)
+{
+    RY_POINT();
+#if RY_ON_GPU
+    uint64_t v;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return v;
+#else
+    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+#endif
+}
+
+RY_FN uint32_t ry_ld_acq32(const uint32_t *p)
+{
+    RY_POINT();
+#if RY_ON_GPU
+    uint32_t v;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+#else
+    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+#endif
+}
+
+RY_FN void ry_st_rel64(uint64_t *p, uint64_t v)
+{
+    RY_POINT();
+#if RY_ON_GPU
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+#else
+    __atomic_store_n(p, v, __ATOMIC_RELEASE);
+#endif
+}
+
+RY_FN void ry_st_rel32(uint32_t *p, uint32_t v)
+{
+    RY_POINT();
+#if RY_ON_GPU
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+#else
+    __atomic_store_n(p, v, __ATOMIC_RELEASE);
+#endif
+}
+
+/* Compare-and-swap, acquire and release; true when *p was `expect` and now is `want`. On failure
+ * the value that was found is left in *found. */
+RY_FN bool ry_cas64(uint64_t *p, uint64_t expect, uint64_t want, uint64_t *found)
+{
+    RY_POINT();
+#if RY_ON_GPU
+    uint64_t old;
+    asm volatile("atom.acq_rel.sys.global.cas.b64 %0, [%1], %2, %3;"
+                 : "=l"(old)
+                 : "l"(p), "l"(expect), "l"(want)
+                 : "memory");
+    *found = old;
+    return old == expect;
+#else
+    *found = expect;
+    return __atomic_compare_exchange_n(p, found, want, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+#endif
+}
+
+RY_FN uint64_t ry_or64(uint64_t *p, uint64_t bits)
+{
+    RY_POINT();
+#if RY_ON_GPU
+    uint64_t old;
+    asm volatile("atom.acq_rel.sys.global.or.b64 %0, [%1], %2;"
+                 : "=l"(old)
+                 : "l"(p), "l"(bits)
+                 : "memory");
+    return old;
+#else
+    return __atomic_fetch_or(p, bits, __ATOMIC_ACQ_REL);
+#endif
+}
+
+/* Raise *p to at least v; the former value is returned. */
+RY_FN uint64_t ry_raise64(uint64_t *p, uint64_t v)
+{
+    uint64_t old = ry_ld_acq64(p);
+
+    while (old < v) {
+        uint64_t found;
+
+        if (ry_cas64(p, old, v, &found))
+            break;
+        old = found;
+    }
+    return old;
+}
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which rails a path uses. Pure functions of both ends' hello: both ends compute the same answer.
+ */
+#include "host/mesh.h"
+
+uint32_t ry_plan_channels(const struct ry_hello *a, const struct ry_hello *b, uint32_t wanted)
+{
+    uint32_t n = a->rails > b->rails ? a->rails : b->rails;
+
+    if (wanted)
+        n = wanted;
+    return n > RY_CHANNELS_MAX ? RY_CHANNELS_MAX : n;
+}
+
+void ry_plan_home(const struct ry_hello *a, const struct ry_hello *b, uint32_t channel,
+                  uint32_t *rail, uint32_t *peer_rail)
+{
+    *rail = channel % a->rails;
+    *peer_rail = channel % b->rails;
+}
+
+/* How many of n channels have rail `rail` of `rails` as their end. */
+static uint32_t sharers(uint32_t n, uint32_t rails, uint32_t rail)
+{
+    return n / rails + (rail < n % rails);
+}
+
+/* Rate of a rail; an unlimited one counts as the fastest of its PE. */
+static uint64_t rate_of(const struct ry_hello *h, uint32_t rail)
+{
+    uint64_t max = 1;
+
+    if (h->rail[rail].rate_bps)
+        return h->rail[rail].rate_bps;
+    for (uint32_t i = 0; i < h->rails; i++)
+        max = ry_max64(max, h->rail[i].rate_bps);
+    return max;
+}
+
+void ry_plan_weights(const struct ry_hello *a, const struct ry_hello *b, uint32_t n,
+                     uint32_t *weight)
+{
+    uint64_t rate[RY_CHANNELS_MAX], max = 1;
+
+    for (uint32_t c = 0; c < n; c++) {
+        uint32_t i, j;
+        uint64_t ra, rb;
+
+        ry_plan_home(a, b, c, &i, &j);
+        ra = a->rail[i].rate_bps ? a->rail[i].rate_bps / sharers(n, a->rails, i) : 0;
+        rb = b->rail[j].rate_bps ? b->rail[j].rate_bps / sharers(n, b->rails, j) : 0;
+        if (!ra && !rb)
+            ra = rb = rate_of(a, i) / sharers(n, a->rails, i);
+        rate[c] = !ra ? rb : !rb ? ra : ry_min64(ra, rb);
+        max = ry_max64(max, rate[c]);
+    }
+    for (uint32_t c = 0; c < n; c++) {
+        uint64_t w = rate[c] * 1000 / max;
+
+        weight[c] = w ? (uint32_t)w : 1;
+    }
+}
+
+/* One end's part of a stand-in's cost: the other port of the same NIC, then by distance, the
+ * neighbour number only breaking ties. */
+static uint32_t side_cost(const struct ry_hello *h, uint32_t from, uint32_t to)
+{
+    uint32_t cost = 0;
+
+    if (to == from)
+        return 0;
+    if (h->rail[from].nic != h->rail[to].nic)
+        cost += 2 + 2 * (h->rail[to].distance < 15 ? h->rail[to].distance : 15);
+    return cost + (to != (from ^ 1u));
+}
+
+uint32_t ry_plan_cost(const struct ry_hello *a, const struct ry_hello *b, uint32_t from,
+                      uint32_t from_peer, uint32_t rail, uint32_t peer_rail)
+{
+    uint32_t cost;
+
+    if (rail == from && peer_rail == from_peer)
+        return UINT32_MAX;
+    cost = side_cost(a, from, rail) + side_cost(b, from_peer, peer_rail);
+    if (a->rails == b->rails && rail != peer_rail)
+        cost += 256; /* cross pairs after aligned ones */
+    if (rail == from)
+        cost += 1024; /* would die with it */
+    if (peer_rail == from_peer)
+        cost += 1024;
+    return cost;
+}
+
+bool ry_plan_backup(const struct ry_hello *a, const struct ry_hello *b, uint32_t rail,
+                    uint32_t peer_rail, uint32_t *to, uint32_t *to_peer)
+{
+    uint32_t best = UINT32_MAX;
+
+    for (uint32_t i = 0; i < a->rails; i++) {
+        for (uint32_t j = 0; j < b->rails; j++) {
+            uint32_t cost = ry_plan_cost(a, b, rail, peer_rail, i, j);
+
+            if (cost < best) {
+                best = cost;
+                *to = i;
+                *to_peer = j;
+            }
+        }
+    }
+    return best != UINT32_MAX;
+}

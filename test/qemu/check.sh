@@ -1,0 +1,61 @@
+#!/bin/bash
+# check.sh short|full: everything that is tried on real verbs, in guests (guest.sh draws them).
+#   short  under 3 minutes: the parts come up, the chief faults look as faults.expect says
+#   full   under 10 minutes: every fault several times, two guests
+# Results are left in $RY_TEST_BUILD/qemu/result; logs of a guest that failed in qemu/failed.
+# exit: 0 all as expected, 1 something is not, 2 bad use, 77 the parts cannot be had here
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+build=${RY_TEST_BUILD:-$here/../../build}
+cache=${RY_QEMU_CACHE:-$build/qemu}
+result=$cache/result
+probe=$build/test/rdma-probe
+form=${1:-short}
+case $form in
+    short | full) ;;
+    *)
+        echo "check.sh: '$form' is neither short nor full" >&2
+        exit 2
+        ;;
+esac
+if [ ! -x "$probe" ]; then
+    echo "skipped: $probe is not built: it needs libibverbs-dev" >&2
+    exit 77
+fi
+
+rc=0
+"$here/fetch.sh" "$cache" || exit $?
+rm -rf "$result"
+mkdir -p "$result"
+
+step() { # seconds, what, command: runs it, says how it went, remembers a failure
+    local limit=$1 what=$2 began=$SECONDS one=0
+    shift 2
+    timeout -k 10 "$limit" "$@" > "$result/log" 2>&1 || one=$?
+    if [ $one = 0 ]; then
+        echo "passed $what ($((SECONDS - began)) s)"
+    else
+        rc=1
+        echo "failed $what (exit $one after $((SECONDS - began)) s):"
+        tail -n 25 "$result/log"
+    fi
+    cat "$result/log" >> "$result/all.log"
+}
+
+guest=("$here/guest.sh" -c "$cache")
+data=(-f "$here/pair.sh" -- sh pair.sh)
+faults=(-o "$result" -b "$probe" -f "$here/faults.sh" -- sh faults.sh)
+
+step 60 "both ports of both nodes move data" "${guest[@]}" -t 40 "${data[@]}"
+if [ "$form" = short ]; then
+    step 90 "links break and are mended" "${guest[@]}" -t 80 "${faults[@]}" 1 \
+        far-down near-down near-carrier bridge-down acks-lost-atomic far-flap bad-key
+else
+    step 90 "two guests move data on both ports" "${guest[@]}" -2 -t 60 "${data[@]}"
+    step 300 "links break and are mended" "${guest[@]}" -t 250 "${faults[@]}" 3
+fi
+step 100 "the verbs backend works and fails as it should" "${guest[@]}" -t 80 \
+    -b "$build/test/rdma-nic" -- rdma-nic
+step 10 "faults look as expected" "$here/compare.sh" "$here/faults.expect" "$result/faults.txt"
+exit $rc
