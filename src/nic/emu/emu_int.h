@@ -163,6 +163,7 @@ struct ry_emu {
 
     /* engine */
     uint32_t engine;      /* lock */
+    uint32_t engine_wait; /* calls that want it: its work makes way for them */
     uint32_t engine_work; /* something is, or may be, due some day */
     struct ry_nic_qp *submit;
     struct ry_nic_qp **active;
@@ -238,6 +239,8 @@ int ry_emu_engine_start(struct ry_emu *e);
 void ry_emu_engine_stop(struct ry_emu *e);
 void ry_emu_engine_poke(struct ry_emu *e, uint64_t due_ns);
 void ry_emu_engine_leave(struct ry_nic_qp *qp);
+void ry_emu_engine_lock(struct ry_emu *e);
+void ry_emu_engine_unlock(struct ry_emu *e);
 /* sched.c: one queue pair's timed work, with engine and lock held. */
 uint64_t ry_emu_advance(struct ry_nic_qp *qp, uint64_t now_ns, bool *moved);
 bool ry_emu_admit(struct ry_nic_qp *qp, uint64_t now_ns, uint64_t *next);

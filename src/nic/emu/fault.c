@@ -215,7 +215,7 @@ int ry_emu_fault(struct ry_nic *nic, const struct ry_nic_fault *f)
         rc = ry_emu_ghosts_make(e);
     if (rc != 0)
         return rc;
-    ry_emu_lock(&e->engine);
+    ry_emu_engine_lock(e);
     if (!momentary(e, f)) {
         struct ry_emu_fault_slot *s = &e->rail[f->rail].fault[f->kind];
 
@@ -232,7 +232,7 @@ int ry_emu_fault(struct ry_nic *nic, const struct ry_nic_fault *f)
     }
     RY_ST_SEQ(&e->next_due, 0ull);
     RY_ST_SEQ(&e->engine_work, 1u);
-    ry_emu_unlock(&e->engine);
+    ry_emu_engine_unlock(e);
     ry_emu_engine_poke(e, next);
     return 0;
 }

@@ -28,9 +28,9 @@ int ry_emu_ghosts_make(struct ry_emu *e)
         free(g);
         return RY_ERR_NO_MEMORY;
     }
-    ry_emu_lock(&e->engine);
+    ry_emu_engine_lock(e);
     RY_ST_REL(&e->ghosts, g);
-    ry_emu_unlock(&e->engine);
+    ry_emu_engine_unlock(e);
     return 0;
 }
 
