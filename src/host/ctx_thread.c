@@ -90,7 +90,7 @@ static void *agent_main(void *arg)
             busy_ns = now;
         seen = activity;
         if (now - busy_ns < DOZE_AFTER_NS) {
-            next = ry_min64(next, now + RY_AGENT_BUSY_NS);
+            next = ry_min64(next, now + ry_agent_tick_ns(m));
         } else {
             /* agent and poster: one of the two sees the other's word */
             __atomic_store_n(&m->agent_dozes, true, __ATOMIC_SEQ_CST);

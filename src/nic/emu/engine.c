@@ -79,7 +79,7 @@ static uint64_t advance_all(struct ry_emu *e, uint64_t now, bool *moved)
 
     for (uint32_t i = 0; i < e->actives; i++) {
         struct ry_nic_qp *qp = e->active[i];
-        bool gone;
+        bool gone, left;
 
         take(qp);
         if (RY_LD_ACQ(&qp->timed) == 0) {
@@ -89,12 +89,13 @@ static uint64_t advance_all(struct ry_emu *e, uint64_t now, bool *moved)
         }
         next = ry_min64(next, ry_emu_advance(qp, now, moved));
         gone = release(qp);
+        left = qp->state == RY_EMU_RTS;
         drop(qp);
         if (!gone)
             continue;
         qp->active = false;
         e->active[i--] = e->active[--e->actives];
-        if (qp->state != RY_EMU_RTS || RY_LD_SEQ(&qp->done) == RY_LD_SEQ(&qp->prod))
+        if (!left || RY_LD_SEQ(&qp->done) == RY_LD_SEQ(&qp->prod))
             continue;
         if (e->cfg.virtual_time)
             submit_push(qp);
