@@ -24,6 +24,7 @@ static const struct command commands[] = {
     {"env", ry_command_env, "export lines for this machine: railyard, nvshmem, deepep, nccl"},
     {"plan", ry_command_plan, "what of an install is done, needed or blocked; a script for it"},
     {"topo", ry_command_topo, "which ports each GPU uses, what backs them, what is wrong"},
+    {"traffic", ry_command_traffic, "run a command and see which ports carry its bytes"},
     {NULL, NULL, NULL},
 };
 
