@@ -21,7 +21,7 @@ enum { CTL_MAGIC = 0x43425952, CTL_SIGNED = 24, CTL_TRIES = 64 };
 void ry_host_id(uint8_t id[RY_HOST_ID_BYTES])
 {
     static const struct ry_secret fixed = {"railyard host"};
-    char boot[64] = "", ns[64] = "", uid[32];
+    char boot[64] = "", ns[64] = "", uid[32] = "";
     const char *more = getenv("RAILYARD_HOST_ID");
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     ssize_t n = fd >= 0 ? read(fd, boot, sizeof(boot) - 1) : -1;

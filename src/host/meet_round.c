@@ -97,17 +97,32 @@ static void fail_round(struct ry_meet *m, int status, const char *text)
     }
 }
 
+/* Who keeps the round from ever being complete? The dead before those who left. */
+static const struct slot *gone(const struct ry_meet *m)
+{
+    const struct slot *left = NULL;
+
+    for (uint32_t i = 0; i < m->cfg.n_pes; i++) {
+        const struct slot *s = &m->slots[i];
+
+        if (s->state == SLOT_DEAD)
+            return s;
+        if (s->state == SLOT_ENDED && !left)
+            left = s;
+    }
+    return left;
+}
+
 static void fail_if_gone(struct ry_meet *m)
 {
+    const struct slot *s = m->n_parts > 0 ? gone(m) : NULL;
     char text[RY_WIRE_TEXT];
 
-    for (uint32_t i = 0; m->n_parts > 0 && i < m->cfg.n_pes; i++) {
-        if (m->slots[i].state != SLOT_ENDED && m->slots[i].state != SLOT_DEAD)
-            continue;
-        snprintf(text, sizeof(text), "pe %u %.200s%s", i, m->slots[i].text,
-                 m->started ? "" : " while starting: see its own message for the cause");
-        fail_round(m, RY_ERR_LAUNCH, text);
-    }
+    if (!s)
+        return;
+    snprintf(text, sizeof(text), "pe %u %.200s%s", (unsigned)(s - m->slots), s->text,
+             m->started ? "" : " while starting");
+    fail_round(m, RY_ERR_LAUNCH, text);
 }
 
 /* All parts are here: do they belong together, and what do they add up to? */

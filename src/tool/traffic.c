@@ -20,8 +20,8 @@
 static const char usage[] =
     "usage: railyard traffic [FLAG...] -- COMMAND [ARGUMENT...]\n"
     "       railyard traffic --watch [FLAG...]\n\n"
-    "Runs COMMAND, shows bytes, rate and share of each NIC port from the port counters, and says at\n"
-    "the end whether all ports were used. Its exit is that of COMMAND.";
+    "Runs COMMAND, shows bytes, rate and share of each NIC port from the port counters, and says\n"
+    "at the end whether all ports were used. Its exit is that of COMMAND.";
 
 struct options {
     const char *dir, *interval, *count, *json;

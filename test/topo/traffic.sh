@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2016 # commands expand in the shells that run them
-# traffic on a tree of counters that the command itself advances: shares, verdict, exit, JSON, --watch,
-# and a folder for each PE as the emulated NIC makes them.
+# traffic on a tree of counters that the command itself advances: shares, verdict, exit, JSON,
+# --watch, and a folder for each PE as the emulated NIC makes them.
 set -euo pipefail
 railyard=${RY_TEST_BIN:?}
 tmp=$(mktemp -d)
@@ -76,7 +76,8 @@ wait
 grep -q '^mlx5_0:1 .*2.00 MB' "$tmp/out" || fail "--watch missed the bytes"
 [ "$(grep -c '^port ' "$tmp/out")" -eq 6 ] || fail "--watch did not print five tables and a sum"
 
-for words in "" "--watch -- true" "--interval 0 -- true" "--interval x -- true" "--count x --watch" \
+for words in "" "--watch -- true" "--interval 0 -- true" "--interval x -- true" \
+    "--count x --watch" \
     "--watch --dir $tmp/none --count 1" "--frob"; do
     read -ra list <<<"$words"
     code=0

@@ -47,6 +47,19 @@ static void submit_drain(struct ry_emu *e)
     }
 }
 
+/* In virtual time there is one thread, and the simulator makes millions of these. */
+static void take(struct ry_nic_qp *qp)
+{
+    if (!qp->nic->cfg.virtual_time)
+        ry_emu_lock(&qp->lock);
+}
+
+static void drop(struct ry_nic_qp *qp)
+{
+    if (!qp->nic->cfg.virtual_time)
+        ry_emu_unlock(&qp->lock);
+}
+
 /* The engine lets go of a queue pair that has nothing under way and needs no time any more. */
 static bool release(struct ry_nic_qp *qp)
 {
@@ -66,9 +79,9 @@ static uint64_t advance_all(struct ry_emu *e, uint64_t now, bool *moved)
 
     for (uint32_t i = 0; i < e->actives; i++) {
         struct ry_nic_qp *qp = e->active[i];
-        bool gone;
+        bool gone, left;
 
-        ry_emu_lock(&qp->lock);
+        take(qp);
         if (RY_LD_ACQ(&qp->timed) == 0) {
             qp->send_idx = qp->seen_prod = qp->done;
             qp->send_off = 0;
@@ -76,12 +89,13 @@ static uint64_t advance_all(struct ry_emu *e, uint64_t now, bool *moved)
         }
         next = ry_min64(next, ry_emu_advance(qp, now, moved));
         gone = release(qp);
-        ry_emu_unlock(&qp->lock);
+        left = qp->state == RY_EMU_RTS;
+        drop(qp);
         if (!gone)
             continue;
         qp->active = false;
         e->active[i--] = e->active[--e->actives];
-        if (qp->state != RY_EMU_RTS || RY_LD_SEQ(&qp->done) == RY_LD_SEQ(&qp->prod))
+        if (!left || RY_LD_SEQ(&qp->done) == RY_LD_SEQ(&qp->prod))
             continue;
         if (e->cfg.virtual_time)
             submit_push(qp);
@@ -103,9 +117,9 @@ static bool admit_all(struct ry_emu *e, uint64_t now, uint64_t *next)
         for (uint32_t i = 0; i < e->actives; i++) {
             struct ry_nic_qp *qp = e->active[(e->rr + i) % e->actives];
 
-            ry_emu_lock(&qp->lock);
+            take(qp);
             some |= ry_emu_admit(qp, now, next);
-            ry_emu_unlock(&qp->lock);
+            drop(qp);
         }
         any |= some;
     }
@@ -123,12 +137,14 @@ static uint64_t process(struct ry_emu *e, uint64_t now)
         bool moved = false;
 
         submit_drain(e);
+        RY_ST_RLX(&e->far_stall, false);
         next = ry_emu_faults_expire(e, now);
         next = ry_min64(next, ry_emu_land_due(e, now));
         next = ry_min64(next, ry_emu_ghosts_due(e, now));
         next = ry_min64(next, advance_all(e, now, &moved));
         moved |= admit_all(e, now, &next);
-        if (!moved && next > now && RY_LD_SEQ(&e->submit) == NULL)
+        if ((!moved && next > now && RY_LD_SEQ(&e->submit) == NULL) ||
+            RY_LD_RLX(&e->engine_wait) != 0)
             break;
     }
     if (next == RY_EMU_NEVER && e->actives == 0) {
@@ -152,13 +168,29 @@ void ry_emu_engine_poke(struct ry_emu *e, uint64_t due_ns)
     }
 }
 
+/* For calls that change what the engine works on. */
+void ry_emu_engine_lock(struct ry_emu *e)
+{
+    RY_ADD(&e->engine_wait, 1u);
+    ry_emu_lock(&e->engine);
+    RY_SUB(&e->engine_wait, 1u);
+}
+
+/* Work may have been left on the list meanwhile, or the engine was cut short: let its thread look. */
+void ry_emu_engine_unlock(struct ry_emu *e)
+{
+    ry_emu_unlock(&e->engine);
+    if (RY_LD_SEQ(&e->submit) != NULL || RY_LD_SEQ(&e->engine_work) != 0)
+        ry_emu_engine_poke(e, 0);
+}
+
 static uint64_t drive_now(struct ry_emu *e, uint64_t now)
 {
     uint64_t next;
 
     do {
-        if (!ry_emu_trylock(&e->engine))
-            return RY_LD_ACQ(&e->next_due);
+        if (RY_LD_RLX(&e->engine_wait) != 0 || !ry_emu_trylock(&e->engine))
+            return RY_LD_ACQ(&e->next_due); /* whoever has it looks at the list after letting go */
         next = process(e, now);
         ry_emu_unlock(&e->engine);
     } while (RY_LD_SEQ(&e->submit) != NULL);
@@ -179,8 +211,13 @@ uint64_t ry_emu_drive(struct ry_nic *nic, uint64_t now_ns)
 {
     struct ry_emu *e = ry_emu_of(nic);
 
+    uint64_t next;
+
     if (RY_LIKELY(RY_LD_ACQ(&e->engine_work) == 0 && e->seg->land_used == 0))
         return RY_EMU_NEVER;
+    next = ry_min64(RY_LD_SEQ(&e->next_due), e->seg->land_min_ns);
+    if (next > now_ns && RY_LD_SEQ(&e->submit) == NULL && !RY_LD_RLX(&e->far_stall))
+        return next; /* whoever changes what is due sets next_due back, or submits */
     return drive_now(e, now_ns);
 }
 
@@ -195,7 +232,7 @@ static void *engine_main(void *arg)
         uint64_t next, now = ry_emu_now(e);
 
         RY_ST_SEQ(&e->sleep_until, 0ull); /* awake: nobody need wake us, we look again below */
-        if (ry_emu_trylock(&e->engine)) {
+        if (RY_LD_RLX(&e->engine_wait) == 0 && ry_emu_trylock(&e->engine)) {
             next = process(e, now);
             ry_emu_unlock(&e->engine);
         } else {
@@ -256,7 +293,7 @@ void ry_emu_engine_leave(struct ry_nic_qp *qp)
 {
     struct ry_emu *e = qp->nic;
 
-    ry_emu_lock(&e->engine);
+    ry_emu_engine_lock(e);
     submit_drain(e);
     for (uint32_t i = 0; i < e->actives; i++) {
         if (e->active[i] != qp)
@@ -264,5 +301,5 @@ void ry_emu_engine_leave(struct ry_nic_qp *qp)
         e->active[i] = e->active[--e->actives];
         break;
     }
-    ry_emu_unlock(&e->engine);
+    ry_emu_engine_unlock(e);
 }
