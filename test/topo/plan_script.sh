@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2016 # stand-ins are written with their own variables
 # The script that `railyard plan --script` prints: shellcheck finds nothing, it stops for the
-# reboot, goes on after it, and a further run does nothing. Package clients and compilers are stand-ins
-# that log what they are asked and leave the files that the real ones would.
+# reboot, goes on after it, and a further run does nothing. Package clients and compilers are
+# stand-ins that log what they are asked and leave the files that the real ones would.
 set -euo pipefail
 railyard=${RY_TEST_BIN:?}
 records=${RY_TEST_SOURCE:?}/test/records
