@@ -9,5 +9,7 @@ int ry_command_env(int argc, char **argv);
 int ry_command_plan(int argc, char **argv);
 int ry_command_traffic(int argc, char **argv);
 int ry_command_tune(int argc, char **argv);
+int ry_command_info(int argc, char **argv);
+int ry_command_run(int argc, char **argv);
 
 #endif

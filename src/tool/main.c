@@ -19,7 +19,10 @@ struct command {
 /* One line a subcommand. */
 static const struct command commands[] = {
     {"doctor", ry_command_doctor, "is this machine ready; cause and fix of what is not"},
+    {"info", ry_command_info, "version, build, settings in effect"},
+    {"run", ry_command_run, "starts a program as the PEs of a job"},
     {"env", ry_command_env, "export lines for this machine: railyard, nvshmem, deepep, nccl"},
+    {"plan", ry_command_plan, "what of an install is done, needed or blocked; a script for it"},
     {"topo", ry_command_topo, "which ports each GPU uses, what backs them, what is wrong"},
     {NULL, NULL, NULL},
 };

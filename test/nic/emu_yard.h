@@ -16,7 +16,10 @@
 #include "nic/emu/emu.h"
 #include "railyard/status.h"
 
-enum { YARD_PES = 8, YARD_HEAP = 4 << 20, YARD_DEPTH = 64 };
+#ifndef YARD_HEAP_BYTES
+#define YARD_HEAP_BYTES (4 << 20)
+#endif
+enum { YARD_PES = 8, YARD_HEAP = YARD_HEAP_BYTES, YARD_DEPTH = 64 };
 
 struct yard_pe {
     struct ry_nic *nic;

@@ -140,8 +140,9 @@ struct ry_emu {
     struct ry_emu_seg_mr *mrs;
     struct ry_emu_seg_qp *sqps;
     int fd;
-    uint64_t id; /* tells this object from a later one at the same address */
+    uint64_t id; /* tells this object from another, also from an earlier one at its address */
     uint32_t nics;
+    uint32_t faults; /* how many are on */
     struct ry_emu_rail rail[RY_RAILS_MAX];
     struct ry_emu_peer *peers;
 
@@ -165,6 +166,7 @@ struct ry_emu {
     struct ry_nic_qp **active;
     uint32_t actives, rr;
     uint64_t next_due;
+    bool far_stall; /* something waits for a peer's stall to end, which nobody tells us */
     struct ry_emu_ghost *ghosts; /* NULL until a ghost fault */
     uint32_t ghost_count;
     uint64_t exec_ns; /* arrival time of what is being executed (virtual time) */

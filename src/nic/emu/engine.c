@@ -47,6 +47,19 @@ static void submit_drain(struct ry_emu *e)
     }
 }
 
+/* In virtual time there is one thread, and the simulator makes millions of these. */
+static void take(struct ry_nic_qp *qp)
+{
+    if (!qp->nic->cfg.virtual_time)
+        ry_emu_lock(&qp->lock);
+}
+
+static void drop(struct ry_nic_qp *qp)
+{
+    if (!qp->nic->cfg.virtual_time)
+        ry_emu_unlock(&qp->lock);
+}
+
 /* The engine lets go of a queue pair that has nothing under way and needs no time any more. */
 static bool release(struct ry_nic_qp *qp)
 {
@@ -68,7 +81,7 @@ static uint64_t advance_all(struct ry_emu *e, uint64_t now, bool *moved)
         struct ry_nic_qp *qp = e->active[i];
         bool gone;
 
-        ry_emu_lock(&qp->lock);
+        take(qp);
         if (RY_LD_ACQ(&qp->timed) == 0) {
             qp->send_idx = qp->seen_prod = qp->done;
             qp->send_off = 0;
@@ -76,7 +89,7 @@ static uint64_t advance_all(struct ry_emu *e, uint64_t now, bool *moved)
         }
         next = ry_min64(next, ry_emu_advance(qp, now, moved));
         gone = release(qp);
-        ry_emu_unlock(&qp->lock);
+        drop(qp);
         if (!gone)
             continue;
         qp->active = false;
@@ -103,9 +116,9 @@ static bool admit_all(struct ry_emu *e, uint64_t now, uint64_t *next)
         for (uint32_t i = 0; i < e->actives; i++) {
             struct ry_nic_qp *qp = e->active[(e->rr + i) % e->actives];
 
-            ry_emu_lock(&qp->lock);
+            take(qp);
             some |= ry_emu_admit(qp, now, next);
-            ry_emu_unlock(&qp->lock);
+            drop(qp);
         }
         any |= some;
     }
@@ -123,6 +136,7 @@ static uint64_t process(struct ry_emu *e, uint64_t now)
         bool moved = false;
 
         submit_drain(e);
+        RY_ST_RLX(&e->far_stall, false);
         next = ry_emu_faults_expire(e, now);
         next = ry_min64(next, ry_emu_land_due(e, now));
         next = ry_min64(next, ry_emu_ghosts_due(e, now));
@@ -179,8 +193,13 @@ uint64_t ry_emu_drive(struct ry_nic *nic, uint64_t now_ns)
 {
     struct ry_emu *e = ry_emu_of(nic);
 
+    uint64_t next;
+
     if (RY_LIKELY(RY_LD_ACQ(&e->engine_work) == 0 && e->seg->land_used == 0))
         return RY_EMU_NEVER;
+    next = ry_min64(RY_LD_SEQ(&e->next_due), e->seg->land_min_ns);
+    if (next > now_ns && RY_LD_SEQ(&e->submit) == NULL && !RY_LD_RLX(&e->far_stall))
+        return next; /* whoever changes what is due sets next_due back, or submits */
     return drive_now(e, now_ns);
 }
 

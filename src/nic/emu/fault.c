@@ -134,6 +134,7 @@ static void end(struct ry_emu *e, uint32_t rail, enum ry_nic_fault_kind kind)
     if (!s->on)
         return;
     s->on = false;
+    e->faults--;
     if (kind == RY_FAULT_PORT_DOWN)
         port_set(e, rail, true);
     else if (kind == RY_FAULT_NIC_DOWN)
@@ -152,7 +153,7 @@ uint64_t ry_emu_faults_expire(struct ry_emu *e, uint64_t now)
 {
     uint64_t next = RY_EMU_NEVER;
 
-    for (uint32_t r = 0; r < e->cfg.rails; r++) {
+    for (uint32_t r = 0; e->faults != 0 && r < e->cfg.rails; r++) {
         for (uint32_t k = 0; k < RY_EMU_FAULT_KINDS; k++) {
             struct ry_emu_fault_slot *s = &e->rail[r].fault[k];
 
@@ -217,6 +218,7 @@ int ry_emu_fault(struct ry_nic *nic, const struct ry_nic_fault *f)
     if (!momentary(e, f)) {
         struct ry_emu_fault_slot *s = &e->rail[f->rail].fault[f->kind];
 
+        e->faults += !s->on;
         s->on = true;
         s->f = *f;
         s->until_ns = f->for_ns != 0 ? now + f->for_ns : RY_EMU_NEVER;
@@ -225,6 +227,7 @@ int ry_emu_fault(struct ry_nic *nic, const struct ry_nic_fault *f)
             next = s->until_ns;
         begin(e, f);
     }
+    RY_ST_SEQ(&e->next_due, 0ull);
     RY_ST_SEQ(&e->engine_work, 1u);
     ry_emu_unlock(&e->engine);
     ry_emu_engine_poke(e, next);

@@ -85,6 +85,7 @@ bool ry_emu_land_add(struct ry_nic_qp *qp, struct ry_emu_peer *p, uint64_t raddr
         done += l->len_bytes;
         seg->land_used++;
     }
+    seg->land_min_ns = ry_min64(seg->land_min_ns, due);
     return true;
 }
 
@@ -106,10 +107,13 @@ uint64_t ry_emu_land_due(struct ry_emu *e, uint64_t now)
 {
     struct ry_emu_seg_land *l;
 
+    if (e->seg->land_min_ns > now)
+        return e->seg->land_min_ns;
     while ((l = oldest(e->seg, 0, UINT32_MAX, now)) != NULL)
         put(e->seg, l, NULL);
     l = oldest(e->seg, 0, UINT32_MAX, UINT64_MAX);
-    return l != NULL ? l->due_ns : RY_EMU_NEVER;
+    e->seg->land_min_ns = l != NULL ? l->due_ns : RY_EMU_NEVER;
+    return e->seg->land_min_ns;
 }
 
 /* Our own, of one rail and queue pair (0: all): land it now, or lose it. */

@@ -76,6 +76,7 @@ static int seg_make(struct ry_emu *e)
     e->seg->mr_off = mr_off;
     e->seg->qp_off = qp_off;
     e->seg->land_off = lands ? land_off : 0;
+    e->seg->land_min_ns = RY_EMU_NEVER;
     e->mrs = ry_emu_seg_mrs(e->seg);
     e->sqps = ry_emu_seg_qps(e->seg);
     RY_ST_REL(&e->seg->magic, (uint32_t)RY_EMU_MAGIC);
@@ -149,7 +150,6 @@ static void emu_close(struct ry_nic *nic)
 
 int ry_emu_open(const struct ry_emu_cfg *cfg, struct ry_nic **out)
 {
-    static uint64_t next_id;
     struct ry_emu *e;
     int rc = cfg_check(cfg);
 
@@ -161,7 +161,7 @@ int ry_emu_open(const struct ry_emu_cfg *cfg, struct ry_nic **out)
     e->base.ops = &ops;
     e->cfg = *cfg;
     e->fd = e->event_fd = -1;
-    e->id = RY_ADD(&next_id, 1) + 1;
+    e->id = ry_emu_now(e) ^ ((uint64_t)(uintptr_t)e << 16) ^ 1;
     e->next_due = RY_EMU_NEVER;
     e->rng = cfg->seed ^ ((uint64_t)cfg->pe << 40);
     e->rng_names = ~e->rng;

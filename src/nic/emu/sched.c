@@ -26,9 +26,10 @@ static uint64_t stalled(struct ry_nic_qp *qp)
 
     if (ry_emu_fault_on(e, qp->rail, qp->peer, RY_FAULT_STALL) != NULL)
         return s->until_ns;
-    if (RY_LD_SEQ(&p->attached) != 0 && RY_LD_ACQ(&p->seg->port[qp->remote_rail].stalled) != 0)
-        return e->cfg.virtual_time ? RY_EMU_NEVER : ry_emu_now(e) + STALL_LOOK_NS;
-    return 0;
+    if (RY_LD_SEQ(&p->attached) == 0 || RY_LD_ACQ(&p->seg->port[qp->remote_rail].stalled) == 0)
+        return 0;
+    RY_ST_RLX(&e->far_stall, true);
+    return e->cfg.virtual_time ? RY_EMU_NEVER : ry_emu_now(e) + STALL_LOOK_NS;
 }
 
 /* Everything from flight n on is as if it had never been sent; it goes again when the timer is out. */

@@ -104,7 +104,8 @@ struct ry_emu_seg {
     uint32_t fatal_count;
     uint32_t land_used;
     uint64_t land_order;
-    uint64_t rsvd[6];
+    uint64_t land_min_ns; /* nothing held is due before this */
+    uint64_t rsvd[5];
     /* sleeping: their own line */
     uint32_t wake;  /* futex: changes when memory was written or somebody called wake */
     uint32_t armed; /* 0: nobody means to sleep, so a writer need not say anything */

@@ -100,7 +100,8 @@ static void check_gdrcopy_headers(struct ry_doctor *doctor, struct ry_result *re
                "no gdrapi.h below %s: the NVSHMEM build stops or leaves "
                "out the handler cpu",
                home ? home : "/usr");
-        ry_fix(result, "sudo apt-get install -y libgdrapi && export GDRCOPY_HOME=/usr");
+        ry_fix(result, "railyard plan --script --phase gdrcopy | bash && export "
+                       "GDRCOPY_HOME=/opt/railyard/gdrcopy");
     }
 }
 

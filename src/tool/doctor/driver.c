@@ -114,7 +114,9 @@ static void check_gdrdrv(struct ry_doctor *doctor, struct ry_result *result)
         ry_say(result, old ? RY_VERDICT_FAIL : RY_VERDICT_WARN,
                "the handler cpu is wanted and gdrdrv is not loaded%s",
                old ? "" : ": NVSHMEM falls back to pinned host memory");
-        ry_fix(result, "sudo apt-get install -y gdrdrv-dkms && sudo modprobe gdrdrv");
+        ry_fix(
+            result,
+            "railyard plan --script --handler cpu --phase gdrcopy | bash && sudo modprobe gdrdrv");
     }
 }
 
