@@ -37,6 +37,7 @@ struct ry_msg {
 /* Times of the agent that are no settings. */
 enum {
     RY_AGENT_REPEAT_NS = 5 * 1000 * 1000,   /* between repeats of a question */
+    RY_AGENT_DEAF_NS = 100 * 1000 * 1000,   /* between tries to meet an ARM */
     RY_AGENT_ARM_NS = 1000 * 1000 * 1000,   /* longest wait for ARMED */
     RY_AGENT_FLUSH_NS = 1000 * 1000 * 1000, /* longest wait for flushes: then the NIC is dead */
     RY_AGENT_LADDER_NS = 200 * 1000 * 1000, /* between steps of rule 7's ladder */

@@ -210,12 +210,22 @@ static int rounds(struct pe *p, const struct memory *m)
     return 0;
 }
 
+/* The emulated CPU is slow and shared: timers that fit real hardware would find paths dead that are
+ * only late, so those of the transport and of silence are longer here. And pulling a link every
+ * second is flapping, for which returns are held back ever longer: here at most so long. */
 static void *pe_main(void *arg)
 {
     static const char *const hca[] = {"HCA=rxe_a0,rxe_a1", "HCA=rxe_b0,rxe_b1"};
     struct pe *p = arg;
-    const char *settings[] = {"NIC=verbs", hca[p->pe % 2], "HEAP_SIZE=8M", "P2P=off", "DEBUG=warn"};
-    ry_ctx_attr attr = {.hub = p->job->hub, .hub_pe = p->pe, .settings = settings, .n_settings = 5};
+    const char *settings[] = {"NIC=verbs",
+                              hca[p->pe % 2],
+                              "HEAP_SIZE=8M",
+                              "P2P=off",
+                              "RETRY_TIME=33ms",
+                              "PATH_TIMEOUT=2s",
+                              "RECOVERY_INTERVAL_MAX=400ms",
+                              "DEBUG=warn"};
+    ry_ctx_attr attr = {.hub = p->job->hub, .hub_pe = p->pe, .settings = settings, .n_settings = 8};
     struct memory m;
 
     if (ry_ctx_create(&attr, &p->ctx) != RY_OK) {
