@@ -96,7 +96,7 @@ static void start(struct ry_mesh *m, struct ry_peer *p, struct ry_out_slot *s,
     s->epoch++;
     s->state = RY_OUT_ARMING;
     s->since_ns = s->next_ns = now_ns;
-    s->until_ns = now_ns + RY_AGENT_ARM_NS;
+    s->until_ns = now_ns + ry_agent_setup_ns(m);
 }
 
 /* Paths that a mover could take now beside the active one, and those on their way. */

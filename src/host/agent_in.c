@@ -52,7 +52,7 @@ static void fence_poll(struct ry_mesh *m, struct ry_peer *p, uint32_t i, uint64_
                  ? 1
                  : m->nic->ops->qp_fence_poll(in->qp);
 
-    if (rc == 0 && now_ns - in->since_ns >= RY_AGENT_LADDER_NS)
+    if (rc == 0 && now_ns - in->since_ns >= ry_agent_ladder_ns(m))
         rc = RY_ERR_RAIL;
     if (rc < 0 && in->ladder == 0) {
         RY_MARK("fence-ladder");
@@ -116,7 +116,7 @@ void ry_agent_arm_asked(struct ry_mesh *m, struct ry_peer *p, const struct ry_ms
     if (renew_keys(m, msg->peer_rail) != RY_OK ||
         ry_slot_respond(m, p->pe, in, msg->peer_rail, &msg->addr) != RY_OK) {
         /* the port is not ready, or leads elsewhere: asked again, and a try costs real time */
-        in->deaf_until_ns = now_ns + RY_AGENT_DEAF_NS;
+        in->deaf_until_ns = now_ns + ry_agent_deaf_ns(m);
         return;
     }
     in->deaf_until_ns = 0;

@@ -50,7 +50,11 @@ static int collective(struct net_boot *n, enum ry_wire_kind kind, const void *in
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&n->lock);
-    rc = n->answer == 1 ? RY_OK : ry_fail(n->answer, "%s: %s", kind_names[kind], n->answer_text);
+    if (n->answer < 0 && n->failed) /* what ended all says more than what it did to this round */
+        rc = ry_fail(n->failed, "%s", n->failed_text);
+    else
+        rc =
+            n->answer == 1 ? RY_OK : ry_fail(n->answer, "%s: %s", kind_names[kind], n->answer_text);
     pthread_mutex_unlock(&n->lock);
     return rc;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "host/clock.h"
+#include "host/control.h"
 #include "host/error.h"
 #include "host/heap_map.h"
 
@@ -195,6 +196,8 @@ static int join_job(struct ry_ctx *ctx, uint64_t deadline_ns)
     if (rc == RY_OK)
         rc = ry_mesh_connect(&ctx->mesh, deadline_ns);
     if (rc == RY_OK)
+        rc = ry_control_start(ctx);
+    if (rc == RY_OK)
         rc = ry_ctx_threads_start(ctx);
     if (rc == RY_OK)
         rc = ctx->boot->ops->barrier(ctx->boot, deadline_ns);
@@ -204,6 +207,7 @@ static int join_job(struct ry_ctx *ctx, uint64_t deadline_ns)
 static void release(struct ry_ctx *ctx)
 {
     ry_ctx_threads_stop(ctx);
+    ry_control_stop(ctx);
     if (ctx->mesh.nic) {
         ry_mesh_teardown_qps(&ctx->mesh);
         for (uint32_t q = 0; ctx->mesh.peers && q < ctx->mesh.n_pes; q++)

@@ -13,6 +13,7 @@
 #include "host/log.h"
 #include "host/mesh.h"
 
+struct ry_control;
 struct ry_fault_plan_state;
 
 struct ry_heap_block {
@@ -48,6 +49,7 @@ struct ry_ctx {
     ry_event_cb event_cb;
     void *event_arg;
 
+    struct ry_control *control; /* control.c */
     struct ry_fault_plan_state *faults;
     uint64_t fault_base_ns; /* ry_fault_start */
     uint64_t ops;           /* posted since then */

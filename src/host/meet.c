@@ -26,8 +26,12 @@ void ry_meet_line(struct ry_meet *m, const char *form, ...)
     char text[RY_ERROR_BYTES];
     va_list args;
 
-    if (!m->cfg.on_line)
+    if (!m->cfg.on_line || m->n_lines > RY_MEET_LINES)
         return;
+    if (m->n_lines++ == RY_MEET_LINES) {
+        m->cfg.on_line(m->cfg.arg, "more of the same is not shown");
+        return;
+    }
     va_start(args, form);
     vsnprintf(text, sizeof(text), form, args);
     va_end(args);
@@ -204,8 +208,12 @@ static int judge(struct ry_meet *m, const struct ry_wire_hello *h, char *why, si
                  h->pe, h->n_pes, m->cfg.n_pes);
         return RY_ERR_CONFIG;
     }
-    if (h->role != RY_ROLE_PE)
-        return h->role == RY_ROLE_REPORT ? RY_OK : RY_ERR_PROTOCOL;
+    if (h->role == RY_ROLE_REPORT)
+        return RY_OK;
+    if (h->role != RY_ROLE_PE) {
+        snprintf(why, cap, "pe %u greets as something unknown", h->pe);
+        return RY_ERR_PROTOCOL;
+    }
     if (s->state == SLOT_DEAD || h->incarnation != s->incarnation) {
         snprintf(why, cap, "pe %u has been given up: only a replacement may join in its place",
                  h->pe);

@@ -6,7 +6,8 @@
 #include "host/meet.h"
 #include "host/wire.h"
 
-enum { RY_MEET_GREETING_MS = 5000, RY_MEET_TOTAL_MAX = 1 << 30 };
+/* Lines for the log: anyone may cause some, nobody many. */
+enum { RY_MEET_GREETING_MS = 5000, RY_MEET_TOTAL_MAX = 1 << 30, RY_MEET_LINES = 16 };
 
 enum conn_state { CONN_CHALLENGED, CONN_ACCEPTED, CONN_JOINED, CONN_REPORT, CONN_CLOSING };
 
@@ -47,6 +48,7 @@ struct ry_meet {
     uint32_t n_conns;
     struct slot *slots;
     uint32_t n_parts;
+    uint32_t n_lines;
     bool welcomed, started;
     int aborted; /* status, 0: no */
     char abort_text[RY_WIRE_TEXT];

@@ -1,5 +1,6 @@
 #!/bin/bash
 # railyard run: what PEs see of each other, how they end, and what they say.
+# shellcheck disable=SC1091,SC2154,SC2016
 . "$(dirname "$0")/lib.sh"
 
 check "a job of four on two nodes" 0 "$R" run -n 4 --nodes 2 "$J" all
@@ -42,7 +43,8 @@ check "any program" 0 "$R" run -n 3 -- sh -c 'echo "hello from $RAILYARD_PE"'
 says 3 '^hello from [012]$'
 check "any program's exit code" 5 "$R" run -n 2 --quiet sh -c 'exit $((RAILYARD_PE * 5))'
 says 0 '^railyard: job '
-check "input goes to PE 0" 0 sh -c "echo word | '$R' run -n 2 sh -c 'read x; echo \"\$RAILYARD_PE:\$x\"; true'"
+echo word >"$work/in"
+check "input goes to PE 0" 0 "$R" run -n 2 sh -c 'read x; echo "$RAILYARD_PE:$x"; true' <"$work/in"
 says 1 '^0:word$'
 says 1 '^1:$'
 

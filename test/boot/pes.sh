@@ -1,6 +1,6 @@
 #!/bin/bash
-# pes.sh PES PORT HOSTS COMMAND...: starts PES processes with torchrun's variables; the exit code is that
-# of the last one that failed.
+# pes.sh PES PORT HOSTS COMMAND...: starts PES processes with torchrun's variables; the exit code is
+# that of the last one that failed.
 n=$1 port=$2 hosts=$3 pids=() rc=0
 shift 3
 for ((i = 0; i < n; i++)); do

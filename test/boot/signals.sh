@@ -1,5 +1,6 @@
 #!/bin/bash
 # However the launcher or a PE ends, no process and no socket of the job stays.
+# shellcheck disable=SC1091,SC2154,SC2016
 . "$(dirname "$0")/lib.sh"
 mark=ry-signals-$$
 
@@ -11,7 +12,11 @@ start() {
         [ "$(grep -c waits "$work/out")" -eq "$1" ] && break
         sleep 0.05
     done
-    [ "$(grep -c waits "$work/out")" -eq "$1" ] || { echo "FAIL no start"; cat "$work/out"; exit 1; }
+    if [ "$(grep -c waits "$work/out")" -ne "$1" ]; then
+        echo "FAIL no start"
+        cat "$work/out"
+        exit 1
+    fi
     job=$(sed -n 's/^railyard: job \([0-9a-f]*\):.*/\1/p' "$work/out")
 }
 
@@ -21,7 +26,10 @@ for signal in KILL TERM INT HUP; do
     wait "$launcher" 2>/dev/null
     rc=$?
     want=$((128 + $(kill -l "$signal")))
-    [ "$rc" -eq "$want" ] || { echo "FAIL SIG$signal: exit $rc, not $want"; failures=$((failures + 1)); }
+    if [ "$rc" -ne "$want" ]; then
+        echo "FAIL SIG$signal: exit $rc, not $want"
+        failures=$((failures + 1))
+    fi
     gone "$mark|sleep 1000\\.$$" "$job" && echo "ok   SIG$signal to the launcher"
 done
 

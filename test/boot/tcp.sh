@@ -1,6 +1,7 @@
 #!/bin/bash
 # torchrun's variables: PE 0 is the meeting point; hosts are told apart by RAILYARD_HOST_ID here, so
 # that datagrams between "hosts" go by UDP and descriptors do not go at all.
+# shellcheck disable=SC1091,SC2154,SC2016
 . "$(dirname "$0")/lib.sh"
 
 pes=$(dirname "$0")/pes.sh
@@ -20,8 +21,8 @@ check "the meeting point dies later" 0 "$pes" 3 $((port + 80)) 1 sh -c "'$J' die
 says 2 'goes on: .*pe 0, the meeting point, has ended'
 
 export RAILYARD_SECRET=sesame
-check "a wrong secret" 2 "$pes" 2 $((port + 100)) 1 sh -c "[ \$RANK = 0 ] || export RAILYARD_SECRET=x; \
-    exec timeout 3 '$J' all"
+check "a wrong secret" 2 "$pes" 2 $((port + 100)) 1 sh -c "[ \$RANK = 0 ] || \
+    export RAILYARD_SECRET=x; exec timeout 3 '$J' all"
 says 1 '^boot_job: RY_ERR_AUTH: wrong job secret'
 unset RAILYARD_SECRET
 

@@ -222,7 +222,7 @@ static void *pe_main(void *arg)
                               "HEAP_SIZE=8M",
                               "P2P=off",
                               "RETRY_TIME=33ms",
-                              "PATH_TIMEOUT=2s",
+                              "PATH_TIMEOUT=500ms",
                               "RECOVERY_INTERVAL_MAX=400ms",
                               "DEBUG=warn"};
     ry_ctx_attr attr = {.hub = p->job->hub, .hub_pe = p->pe, .settings = settings, .n_settings = 8};

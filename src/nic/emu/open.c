@@ -167,7 +167,9 @@ int ry_emu_open(const struct ry_emu_cfg *cfg, struct ry_nic **out)
     e->rng_names = ~e->rng;
     pthread_mutex_init(&e->list, NULL);
     pthread_mutex_init(&e->thread_lock, NULL);
-    e->qpn_next = cfg->qpn_first != 0 ? cfg->qpn_first : (uint32_t)ry_emu_random(&e->rng_names) & 0x7fffff;
+    e->qpn_next = cfg->qpn_first;
+    if (e->qpn_next == 0)
+        e->qpn_next = (uint32_t)ry_emu_random(&e->rng_names) & 0x7fffff;
     rc = seg_make(e);
     if (rc != 0)
         goto undo;
@@ -213,6 +215,7 @@ static const struct ry_nic_ops ops = {
     .drive = ry_emu_drive,
     .idle = ry_emu_idle,
     .wake = ry_emu_wake,
+    .wake_peer = ry_emu_wake_peer,
     .poll_event = ry_emu_poll_event,
     .event_fd = ry_emu_event_fd,
     .export_seg = ry_emu_export_seg,

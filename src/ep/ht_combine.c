@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* High-throughput combine: a PE gives its rows back to sources of its node, and to the forwarder
+ * for the others; a source adds the rows of its own node in order of PE, then nodes in order. */
+#include <string.h>
+
+#include "core/numeric.h"
+#include "ep/ep.h"
+#include "ep/reduce.h"
+
+/* The PE of this node that takes rows of `source`, and where: its own, or one of its places. */
+static uint32_t taker(const struct ry_ep *ep, uint32_t source, uint32_t *place)
+{
+    const struct ry_place *pl = &ep->l.place;
+
+    if (ry_place_node(pl, source) == ep->node) {
+        *place = ep->l.places;
+        return source;
+    }
+    *place = ry_place_forward_place(pl, source, ep->node);
+    return ry_ep_ht_forwarder(ep, source, ep->node);
+}
+
+const uint16_t *ry_ep_ht_part(struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t place,
+                              uint32_t d, uint32_t row)
+{
+    uint32_t source = place == ep->l.places ? ep->pe : ep->place_source[place];
+
+    if (d == ep->index) /* never sent: where the caller has it */
+        return (const uint16_t *)(const void *)ry_ep_y(g, ry_ep_ht_before(ep, g, d, source) + row);
+    return ry_ep_here(ep, ry_ep_part_at(&ep->l, g->gen, place, d, row));
+}
+
+/* --- send --- */
+
+static uint64_t stage_at(const struct ry_ep *ep, uint64_t gen, uint64_t row)
+{
+    return ry_ep_buffer_at(&ep->l, gen) + ep->l.stage_parts_at + row * ep->l.back_bytes;
+}
+
+static void copy_rows(const struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t row,
+                      uint32_t count, uint8_t *to)
+{
+    uint64_t bytes = ep->l.back_bytes;
+
+    if (g->y_stride == bytes && count) {
+        memcpy(to, ry_ep_y(g, row), count * bytes);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        memcpy(to + i * bytes, ry_ep_y(g, row + i), bytes);
+}
+
+/* Every row to where it is read next: its place at a direct peer, or the staging buffer. */
+static void place_rows(struct ry_ep *ep, struct ry_ep_gen *g)
+{
+    for (uint32_t s = 0; s < ep->n; s++) {
+        uint32_t place, p = taker(ep, s, &place);
+        uint32_t row = ry_ep_ht_before(ep, g, ep->index, s);
+        uint32_t count = ry_ep_ht_count(ep, g, ep->index, s);
+        uint8_t *direct = ry_ep_direct(ep, p);
+
+        if (p == ep->pe)
+            continue;
+        if (direct) {
+            copy_rows(ep, g, row, count,
+                      direct + ry_ep_part_at(&ep->l, g->gen, place, ep->index, 0));
+            ep->traffic[1].local_bytes += count * ep->l.back_bytes;
+        } else {
+            copy_rows(ep, g, row, count, ry_ep_here(ep, stage_at(ep, g->gen, row)));
+        }
+    }
+}
+
+/* How many rows p takes of this PE. */
+static uint32_t rows_for(const struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t p)
+{
+    uint32_t rows = 0, place;
+
+    for (uint32_t s = 0; s < ep->n; s++)
+        if (taker(ep, s, &place) == p)
+            rows += ry_ep_ht_count(ep, g, ep->index, s);
+    return rows;
+}
+
+/* Write rows [lo, hi) of those that p takes, counted over its sources in order. */
+static void write_range(struct ry_ep_stream *st, const struct ry_ep_gen *g, uint32_t lo,
+                        uint32_t hi)
+{
+    struct ry_ep *ep = st->ep;
+    uint32_t seen = 0;
+
+    for (uint32_t s = 0; s < ep->n && seen < hi; s++) {
+        uint32_t place, p = taker(ep, s, &place);
+        uint32_t count = ry_ep_ht_count(ep, g, ep->index, s);
+        uint32_t from = lo > seen ? lo - seen : 0, to = ry_min32(count, hi - seen);
+
+        if (p != st->peer)
+            continue;
+        if (to > from)
+            ry_ep_stream_write(
+                st, ry_ep_part_at(&ep->l, g->gen, place, ep->index, from),
+                stage_at(ep, g->gen, ry_ep_ht_before(ep, g, ep->index, s) + (uint64_t)from),
+                (to - from) * ep->l.back_bytes, to - from);
+        seen += count;
+    }
+}
+
+static int send_peer(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t p)
+{
+    uint32_t begin[RY_CHANNELS_MAX + 1], rows = rows_for(ep, g, p);
+    int rc = RY_OK;
+
+    if (ry_ep_direct(ep, p)) {
+        ry_ep_signal_direct(ep, RY_EP_COMBINE, g->gen, p, rows);
+        return RY_OK;
+    }
+    ry_ep_share(ep, p, rows, ep->l.back_bytes, begin);
+    for (uint32_t c = 0; c < ry_ep_channels(ep, p) && rc == RY_OK; c++) {
+        struct ry_ep_stream s = ry_ep_stream_open(ep, RY_EP_COMBINE, g->gen, p, c);
+
+        write_range(&s, g, begin[c], begin[c + 1]);
+        rc = ry_ep_stream_close(&s, true);
+    }
+    return rc;
+}
+
+int ry_ep_ht_combine_send(struct ry_ep *ep, struct ry_ep_gen *g)
+{
+    int rc = RY_OK;
+
+    place_rows(ep, g);
+    ep->returned = g->gen; /* what others wrote here was read: signals may say so from here on */
+    for (uint32_t i = 1; i < ep->node_size && rc == RY_OK; i++) {
+        uint32_t p = ep->node_first + (ep->index + i) % ep->node_size;
+
+        if (ry_ep_on(ep, p))
+            rc = send_peer(ep, g, p);
+    }
+    return rc;
+}
+
+/* --- receive --- */
+
+static int recv_step(struct ry_ep *ep, void *arg)
+{
+    struct ry_ep_gen *g = arg;
+    int done = ry_ep_ht_cross(ep, g);
+
+    for (uint32_t node = 0; node < ep->l.place.nodes && done >= 0; node++) {
+        uint32_t p = ry_ep_ht_forwarder(ep, ep->pe, node);
+
+        if (node == ep->node || ry_ep_got(ep, RY_EP_CROSS, g->gen, p))
+            continue;
+        ep->wait_for = p;
+        done = 0;
+    }
+    return done;
+}
+
+static uint32_t tokens_for_node(const struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t node)
+{
+    const uint64_t *set = &ep->node_set[(size_t)node * ep->words];
+    uint32_t rows = 0;
+
+    for (uint32_t t = 0; t < g->tokens; t++) {
+        uint64_t any = 0;
+
+        for (uint32_t i = 0; i < ep->words; i++)
+            any |= set[i] & g->to[(size_t)t * ep->words + i];
+        rows += any != 0;
+    }
+    return rows;
+}
+
+static int check(struct ry_ep *ep, struct ry_ep_gen *g)
+{
+    int rc = RY_OK;
+
+    for (uint32_t d = 0; d < ep->node_size && rc == RY_OK; d++) {
+        uint32_t p = ep->node_first + d;
+
+        if (p != ep->pe && ry_ep_on(ep, p))
+            rc = ry_ep_wrong_rows(ep, RY_EP_COMBINE, p, g->got_rows[RY_EP_COMBINE * ep->n + p],
+                                  g->own[p] + g->brought[d]);
+    }
+    for (uint32_t node = 0; node < ep->l.place.nodes && rc == RY_OK; node++) {
+        uint32_t p = ry_ep_ht_forwarder(ep, ep->pe, node);
+
+        if (node != ep->node)
+            rc = ry_ep_wrong_rows(ep, RY_EP_CROSS, p, g->got_rows[RY_EP_CROSS * ep->n + p],
+                                  tokens_for_node(ep, g, node));
+    }
+    return rc;
+}
+
+/* One block of channels of one token. Nothing is lost by adding this node's parts straight to a sum
+ * that is still +0: a sum that starts at +0 never is -0. */
+static void sum_block(struct ry_ep *ep, const uint16_t *const *crossed, uint32_t near, uint32_t at,
+                      uint32_t width, uint16_t *out)
+{
+    enum { BLOCK = 512 };
+    float sum[BLOCK], part[BLOCK];
+    bool empty = true;
+
+    memset(sum, 0, width * sizeof(*sum));
+    for (uint32_t node = 0; node < ep->l.place.nodes; node++) {
+        float *acc = empty ? sum : part;
+
+        if (node != ep->node) {
+            if (!crossed[node])
+                continue;
+            ry_reduce_add_row(sum, crossed[node] + at, width);
+            empty = false;
+            continue;
+        }
+        if (!near)
+            continue;
+        if (acc == part)
+            memset(part, 0, width * sizeof(*part));
+        for (uint32_t i = 0; i < near; i++)
+            ry_reduce_add_row(acc, ep->part[i] + at, width);
+        if (acc == part)
+            ry_reduce_add_f32(sum, part, width);
+        empty = false;
+    }
+    for (uint32_t i = 0; i < width; i++)
+        out[at + i] = ry_f32_to_bf16(sum[i]);
+}
+
+static void sum_token(struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t t, uint16_t *out)
+{
+    enum { BLOCK = 512 };
+    const uint64_t *to = &g->to[(size_t)t * ep->words];
+    const uint16_t **crossed = ep->part + ep->l.node_max;
+    uint32_t near = 0;
+
+    for (uint32_t d = 0; d < ep->node_size; d++)
+        if (ry_ep_has(to, ep->node_first + d))
+            ep->part[near++] = ry_ep_ht_part(ep, g, ep->l.places, d, ep->rank[d]++);
+    for (uint32_t node = 0; node < ep->l.place.nodes; node++) {
+        const uint64_t *set = &ep->node_set[(size_t)node * ep->words];
+        uint32_t *rank = &ep->rank[ep->l.node_max + node];
+        uint64_t any = 0;
+
+        for (uint32_t i = 0; i < ep->words; i++)
+            any |= set[i] & to[i];
+        crossed[node] = NULL;
+        if (any && node != ep->node)
+            crossed[node] = ry_ep_here(ep, ry_ep_crossed_at(&ep->l, g->gen, node, (*rank)++));
+    }
+    for (uint32_t at = 0; at < ep->l.hidden; at += BLOCK)
+        sum_block(ep, crossed, near, at, ry_min32(BLOCK, ep->l.hidden - at), out);
+}
+
+int ry_ep_ht_combine_recv(struct ry_ep *ep, struct ry_ep_gen *g, void *out, size_t stride)
+{
+    int rc = ry_ep_await(ep, recv_step, g);
+
+    if (rc == RY_OK)
+        rc = check(ep, g);
+    memset(ep->rank, 0, (ep->l.node_max + ep->l.place.nodes) * sizeof(*ep->rank));
+    for (uint32_t t = 0; t < g->tokens && rc == RY_OK; t++)
+        sum_token(ep, g, t, (uint16_t *)((uint8_t *)out + t * stride));
+    return rc;
+}
