@@ -192,7 +192,8 @@ int ry_tool_job_read(struct ry_tool_job *job, const char *command, uint32_t pes,
     job->command = command;
     job->n_pes = pes;
     job->n_nodes = nodes;
-    job->launched = has("RAILYARD_BOOT") || has("PMIX_RANK") || (has("RANK") && has("WORLD_SIZE"));
+    job->launched = !has(JOB_REPORTS) && (has("RAILYARD_BOOT") || has("PMIX_RANK") ||
+                                          (has("RANK") && has("WORLD_SIZE")));
     job->quiet =
         (job->json && strcmp(job->json, "-") == 0) || (job->svg && strcmp(job->svg, "-") == 0);
     if (job->json && job->svg && strcmp(job->json, "-") == 0 && strcmp(job->svg, "-") == 0)
