@@ -56,6 +56,8 @@ struct ry_ctx {
 };
 
 /* ctx_nic.c, ctx_peers.c, ctx_thread.c, ctx_event.c */
+/* auto becomes the backend that this machine has. */
+void ry_ctx_pick_nic(struct ry_config *c);
 int ry_ctx_open_nic(struct ry_ctx *ctx, struct ry_nic **out);
 int ry_ctx_map_peers(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint64_t deadline_ns);
 void ry_ctx_unmap_peer(struct ry_ctx *ctx, struct ry_peer *p);
