@@ -1,11 +1,12 @@
 /*
- * Two agents and the kernels of one end: a channel leaves path 0 for a backup when path 0 fails, the
- * agents fence and rebuild path 0, the channel returns. What is checked, the bounds and the mutants:
- * README.md.
+ * Two agents and the kernels of one end: a channel leaves path 0 for a backup when path 0 fails,
+ * the agents fence and rebuild path 0, the channel returns. What is checked, the bounds and the
+ * mutants: README.md.
  *
- * A life of the path is numbered by (incarnation, epoch) of its initiator; as one number, 1 to LIVES.
- * The network is the set of what was ever said: whatever is in it may be heard at any time, again, late
- * and out of order; LOSSES of its members may vanish.
+ * A life of the path is numbered by (incarnation, epoch) of its initiator; as one number, 1 to
+ * LIVES.
+ * The network is the set of what was ever said: whatever is in it may be heard at any time,
+ * again, late and out of order; LOSSES of its members may vanish.
  */
 #ifndef EPOCHS
 #define EPOCHS 2
@@ -38,13 +39,13 @@ byte losses = LOSSES, events = EVENTS, parks = PARKS;
 #define SAY(m, l) m = m | (1 << (l))
 #define UNSAY(m, l) m = m & (255 - (1 << (l)))
 
-/* words of the initiator (state, act, failed) and of its agent (armed, fenced, hint); a path is usable
-   while armed > failed */
+/* words of the initiator (state, act, failed) and of its agent (armed, fenced, hint); a path is
+   usable while armed > failed */
 #define GOOD 0
 #define MOVING 1
 #define PARKED 2
 byte state, act, failed, armed = 1, fenced, hint;
-byte on = 1;            /* the life of path 0 whose ring holds the channel's records, while act is 0 */
+byte on = 1;            /* while act is 0: the life whose ring holds the channel's records */
 byte want = 2;          /* next life to build */
 bit err, joining, launch, over;
 byte dead;              /* the life whose link is gone, or is taken to be */
@@ -54,25 +55,45 @@ byte movers, busy;
 byte sent, flying, rlife = 1, rpeer = 1, rbuf;
 bit ropen = 1;
 
-#define SETTLED (over && busy == 0 && state == GOOD && !launch && (act == 1 || (on == armed && dead < on)) && \
+#define SETTLED (over && busy == 0 && state == GOOD && !launch && \
+    (act == 1 || (on == armed && dead < on)) && \
     (armed > failed || (want > LIVES && fenced == failed)))
 
 /* ---- kernels */
-inline move() {
-    d_step {
-        assert(dead >= on);             /* no healthy life is failed on old news */
-        if :: failed < on -> failed = on :: else fi
-    };
-    if
-#ifndef MUT_NO_PARK
-    :: atomic { parks > 0 -> parks--; movers--; state = PARKED }
+#ifdef MUT_BEGINNER_MARKS
+#define MARKS began                     /* not who resumes a parked move */
 #else
-    :: atomic { parks > 0 -> parks--; movers-- }
+#define MARKS 1
 #endif
-    :: atomic { act = 1; state = GOOD; movers-- }
-    fi
+
+inline park() {
+#ifdef MUT_NO_PARK
+    parks--; movers--
+#else
+    parks--; movers--; state = PARKED
+#endif
 }
 
+/* time may run out before the life is marked as failed, or after */
+inline move() {
+    if
+    :: atomic { parks > 0 -> park() }
+    :: d_step {
+        assert(dead >= on);             /* no healthy life is failed on old news */
+        if
+        :: failed < on && MARKS -> failed = on
+        :: else
+        fi
+        };
+        if
+        :: atomic { parks > 0 -> park() }
+        :: atomic {
+            assert(failed >= on);       /* who is left by failure is marked, or nobody fences it */
+            act = 1; state = GOOD; movers--
+            }
+        fi
+    fi
+}
 /* what was seen concerns the life that the channel is on, whatever was rebuilt meanwhile */
 #ifdef MUT_RESUME_USABLE
 #define CONCERNS(saw) (saw == armed || failed == armed)
@@ -93,6 +114,7 @@ inline trymove() {
     atomic {
         if
         :: state == GOOD || state == PARKED ->
+            began = (state == GOOD);
             state = MOVING; won = 1; movers++;
             assert(movers == 1)
         :: else
@@ -112,11 +134,11 @@ inline trymove() {
         fi
     :: else
     fi;
-    d_step { won = 0; saw = 0; busy-- }
+    d_step { won = 0; saw = 0; began = 0; busy-- }
 }
 
 active proctype kernel() {
-    bit won;
+    bit won, began;
     byte saw;
 
     do
@@ -151,7 +173,7 @@ active proctype kernel() {
 
 /* the preloaded mover kernel that the agent launches */
 active proctype rescue() {
-    bit won;
+    bit won, began;
     byte saw;
 
     do
@@ -184,6 +206,9 @@ byte once;
 #define TOLD skip
 #endif
 
+/* the last life is fenced, or belongs to a predecessor */
+#define CLEARED ((err && fenced == failed) || joining)
+
 /* ---- the initiator's agent: owns the epoch */
 active proctype agent() {
     byte was;
@@ -205,9 +230,9 @@ active proctype agent() {
 #else
     :: d_step { err && fenced < failed && HAS(fenced_msg, failed) -> fenced = failed }
 #endif
-    :: d_step { ((err && fenced == failed) || joining) && want <= LIVES && !HAS(rebuild_msg, want) ->
+    :: d_step { CLEARED && want <= LIVES && !HAS(rebuild_msg, want) ->
         SAY(rebuild_msg, want) }
-    :: d_step { ((err && fenced == failed) || joining) && want <= LIVES && HAS(rebuilt_msg, want) ->
+    :: d_step { CLEARED && want <= LIVES && HAS(rebuilt_msg, want) ->
         assert(ropen && rlife == want && rpeer == want);        /* both ends agree */
         fenced = want - 1; armed = want; want++; err = 0; joining = 0 }
 #ifdef MUT_AGENT_RMW
@@ -263,7 +288,8 @@ byte answered;
         (NEWER(rlife, l) || (l == rlife && !ropen && FLUSHED)) -> ANSWER(l) SAY(fenced_msg, l) } \
     :: d_step { HAS(rebuild_msg, l) && WANTED(l) && READY -> \
         rlife = l; rpeer = l; ropen = 1; SAY(rebuilt_msg, l) } \
-    :: d_step { HAS(rebuild_msg, l) && NEWER(l, rlife) && ropen && INC(l) > INC(rlife) -> ropen = 0 } \
+    :: d_step { HAS(rebuild_msg, l) && NEWER(l, rlife) && ropen && INC(l) > INC(rlife) -> \
+        ropen = 0 } \
     :: d_step { HAS(rebuild_msg, l) && l == rlife && ropen && !HAS(rebuilt_msg, l) && \
         losses < LOSSES -> SAY(rebuilt_msg, l) } \
     :: d_step { HAS(flying, l) && ACCEPTS(l) && rbuf == 0 -> rbuf = l; UNSAY(flying, l) } \

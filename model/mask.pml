@@ -1,11 +1,12 @@
 /*
- * Mask agreement: PES survivors agree on the iteration from which a lost PE is masked, close their ends
- * to it, and later admit its replacement, while one of them, the coordinator too, may die. What is
- * checked, the bounds and the mutants: README.md.
+ * Mask agreement: PES survivors agree on the iteration from which a lost PE is masked, close
+ * their ends to it, and later admit its replacement, while one of them, the coordinator too, may
+ * die. What is checked, the bounds and the mutants: README.md.
  *
- * Two instances of one agreement: MASK (from which iteration incarnation 1 no longer counts) and ADMIT
- * (from which iteration incarnation 2 counts, and above which value its signals start). The ballot is
- * the coordinator's rank; the lowest live rank coordinates. What was sent may be heard late or again.
+ * Two instances of one agreement: MASK (from which iteration incarnation 1 no longer counts) and
+ * ADMIT (from which iteration incarnation 2 counts, and above which value its signals start). The
+ * ballot is the coordinator's rank; the lowest live rank coordinates. What was sent may be heard
+ * late or again.
  * The lost PE may be alive: it writes whenever an end is open to it.
  */
 #ifndef PES             /* survivors: 2 or 3 */
@@ -31,7 +32,7 @@ byte word[PES];         /* the lost PE's signal word at each survivor */
 byte fresh[PES];        /* iterations of incarnation 2 that truly are there */
 byte open[PES];         /* incarnation that this end accepts, 0 none */
 byte finished[PES];     /* iterations completed */
-byte view[PES * ITERS]; /* with whom each was completed: 1 masked, 2 incarnation 1, 3 incarnation 2 */
+byte view[PES * ITERS]; /* with whom it was completed: 1 masked, 2 and 3 incarnation 1 and 2 */
 
 /* what each has promised and learnt, per instance */
 byte ballot[2 * (PES + 1)], since[2 * (PES + 1)], start[PES + 1];
@@ -264,7 +265,8 @@ bit again;
 #define LEADS(c) \
     :: d_step { MAYLEAD(c) && !dead[c] && !prepared[CO(MASK, c)] -> \
         prepared[CO(MASK, c)] = 1; printf("%d: prepare mask\n", c) } \
-    :: d_step { prepared[CO(MASK, c)] && !committed[CO(MASK, c)] && !dead[c] && HEARDALL(MASK, c) -> \
+    :: d_step { prepared[CO(MASK, c)] && !committed[CO(MASK, c)] && !dead[c] && \
+        HEARDALL(MASK, c) -> \
         k = c; value[CO(MASK, c)] = WORST; \
         EACH(COLLECT, MASK) EACH(ADOPT, MASK) \
         committed[CO(MASK, c)] = 1; printf("%d: commit mask %d\n", c, value[CO(MASK, c)]); \

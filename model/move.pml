@@ -1,9 +1,10 @@
 /*
- * A channel that moves: one sender, one receiver, SLOTS path slots, each with a ring, a queue pair and
- * a signal word of its own. What is checked, the bounds and the mutants: README.md.
+ * A channel that moves: one sender, one receiver, SLOTS path slots, each with a ring, a queue
+ * pair and a signal word of its own. What is checked, the bounds and the mutants: README.md.
  *
- * Message n is two WQEs, payload 2n and signal 2n+1. A life of a slot carries the positions [lo, hi);
- * ex: executed and acknowledged, vis: visible in the receiver's memory, between them the NIC's buffer.
+ * Message n is two WQEs, payload 2n and signal 2n+1. A life of a slot carries the positions [lo,
+ * hi); ex: executed and acknowledged, vis: visible in the receiver's memory, between them the
+ * NIC's buffer.
  * What a life has not executed may still execute until the receiver's RESET, what it has not made
  * visible may still land until the flush: these are the ghosts.
  * The fence is one step here; agent.pml shows that FAILED and FENCED amount to that.
@@ -126,10 +127,18 @@ byte glo[SLOTS], ghi[SLOTS], gex[SLOTS], gvis[SLOTS], gword[SLOTS];
 #else
 #define TARGET(p) (st[p] == GOOD && act != p)
 #endif
-#ifdef MUT_REPLAY_UNACKED
+#if defined(RELAX_REPLAY_UNSEEN)
+/* what a read has shown to be visible need not be replayed, answered or not */
+byte shown;
+#define OLDEST ((RELEASED > shown -> RELEASED : shown) + 1)
+#define SHOW(n) shown = (shown > (n) -> shown : (n));
+#elif defined(MUT_REPLAY_UNACKED)
 #define OLDEST (acked + 1)
 #else
 #define OLDEST (RELEASED + 1)
+#endif
+#ifndef SHOW
+#define SHOW(n)
 #endif
 /* the ring is the log: last message that the log still holds */
 #if defined(MUT_NO_SPARE) || defined(MUT_RING_EARLY)
@@ -234,7 +243,7 @@ inline land(half, w) {
     :: d_step { act == p && replayed[p] > 0 && !dead[p] && vis[p] >= 2 * replayed[p] + 2 -> \
         if :: proven[p] < replayed[p] -> proven[p] = replayed[p] :: else fi; \
         if :: acked < replayed[p] -> acked = replayed[p] :: else fi; \
-        replayed[p] = 0; \
+        SHOW(replayed[p]) replayed[p] = 0; \
         printf("path %d: the read behind the replay is answered\n", p) }
 #endif
 #ifdef MUT_ACK_PROVES
@@ -290,7 +299,8 @@ inline land(half, w) {
 #elif SLOTS == 3
 #define OTHERSGONE(p) (st[(p + 1) % 3] == GONE && st[(p + 2) % 3] == GONE)
 #else
-#define OTHERSGONE(p) (st[(p + 1) % 4] == GONE && st[(p + 2) % 4] == GONE && st[(p + 3) % 4] == GONE)
+#define OTHERSGONE(p) \
+    (st[(p + 1) % 4] == GONE && st[(p + 2) % 4] == GONE && st[(p + 3) % 4] == GONE)
 #endif
 
 #define PATH(p) \
@@ -313,7 +323,8 @@ inline land(half, w) {
         LOSELOG(p) FORGET(p) blank(p); dead[p] = 0; st[p] = GOOD; \
         printf("path %d: FENCED, rebuilt into a spare ring\n", p) } \
     :: d_step { st[p] == CLOSED && FLUSHED(p) && !OTHERSGONE(p) -> \
-        FORGET(p) blank(p); dead[p] = 0; st[p] = GONE; printf("path %d: FENCED, gone for good\n", p) } \
+        FORGET(p) blank(p); dead[p] = 0; st[p] = GONE; \
+        printf("path %d: FENCED, gone for good\n", p) } \
     :: d_step { act == NONE && copyto == NONE && TARGET(p) -> \
         copyto = p; COPYSTART(p) printf("copy to path %d begins\n", p) } \
     :: d_step { copyto == p -> \
@@ -322,7 +333,7 @@ inline land(half, w) {
     :: d_step { plans > 0 && act == p && !closing -> \
         plans--; closing = 1; printf("planned move from %d: closed\n", p) } \
     :: d_step { closing && act != NONE && act != p && TARGET(p) && READ(act) -> \
-        acked = posted; LEAVE(act); n = posted + 1; begin(p); closing = 0; \
+        acked = posted; SHOW(posted) LEAVE(act); n = posted + 1; begin(p); closing = 0; \
         printf("planned move to %d\n", p); n = 0 } \
     :: d_step { closing && act == p -> \
         printf("planned move: deadline\n"); fail(p) } \

@@ -1,9 +1,9 @@
 /*
- * Submit and close: INITS initiators and a mover share a channel's two rings; an agent rebuilds the
- * ring that was left. What is checked, the bounds and the mutants: README.md.
+ * Submit and close: INITS initiators and a mover share a channel's two rings; an agent rebuilds
+ * the ring that was left. What is checked, the bounds and the mutants: README.md.
  *
  * The words have one shape, (move, CLOSED, sequence), compared as one number:
- *   resv   next sequence to reserve; replaced by one compare-and-swap that has tested room and CLOSED
+ *   resv   next sequence; replaced by one compare-and-swap that has tested room and CLOSED
  *   cons   frontier: all below it is complete; raised by max, closed by the mover's fetch-or
  *   slot   (cpu modes) what the proxy may ring; raised by max, closed by max
  * A wait is a guard that blocks, so a wait for ever is an invalid end state.
@@ -217,7 +217,8 @@ proctype waiter() {
                 :: taken -> done = (x > done -> x : done)
                 :: else
                 fi;
-                assert((ran | ((1 << done) - 1)) == ran);   /* nothing is complete that was not executed */
+                /* nothing is complete that was not executed */
+                assert((ran | ((1 << done) - 1)) == ran);
                 b = 0; x = 0; c = 0; taken = 0
             }
         fi
@@ -304,7 +305,7 @@ proctype mover() {
     od
 }
 
-/* The NICs, and the agent that rebuilds the ring that was left: counters at zero, old WQEs still there. */
+/* The NICs, and the agent that rebuilds the ring that was left: counters at zero, old WQEs kept. */
 active proctype world() {
     d_step {
         resv[1] = WORD(0, 1, 0);
