@@ -14,7 +14,7 @@ struct totals {
 
 static void show_failure(const struct ry_sim_world *w, bool swarm)
 {
-    uint32_t from = w->traced > 60 ? w->traced - 60 : 0;
+    uint32_t from = w->traced > (w->verbose ? RY_SIM_TRACE : 60) ? w->traced - (w->verbose ? RY_SIM_TRACE : 60) : 0;
 
     printf("seed %llu: %s\n", (unsigned long long)w->plan.seed, w->violation);
     printf("  %u pes, %u rails, handler %d, depth %u, %u faults, second initiator %s\n",
@@ -41,6 +41,8 @@ int main(int argc, char **argv)
             seed = strtoull(argv[++i], NULL, 0);
         else if (!strcmp(argv[i], "--runs") && i + 1 < argc)
             runs = strtoull(argv[++i], NULL, 0);
+        else if (!strcmp(argv[i], "--trace"))
+            world.verbose = true;
         else if (!strcmp(argv[i], "--mutant") && i + 1 < argc)
             ry_mutant = atoi(argv[++i]);
         else

@@ -71,6 +71,12 @@ void ry_sim_kick(void *arg, struct ry_ring *ring, uint32_t prod_idx)
     struct ry_ctx *ctx = arg;
     struct ry_sim_world *w = ry_sim;
 
+    if (w->verbose) {
+        const struct ry_wqe *q = &ring->wqe[(prod_idx - 1) & ring->mask];
+
+        ry_sim_trace("pe%u rings qp %x index %u: opcode %x raddr %llx", ctx->mesh.pe, ring->qpn,
+                     prod_idx, ry_wqe_opcode(q), (unsigned long long)ry_be64(q->raddr));
+    }
     ctx->mesh.nic->ops->kick(ring->nic_qp, prod_idx);
     w->pe[ctx->mesh.pe].nic_due_ns = w->now_ns;
 }

@@ -244,6 +244,25 @@ static void take_down(struct ry_sim_world *w)
     }
 }
 
+static void describe_slots(const struct ry_out_channel *oc, const struct ry_peer *far)
+{
+    for (uint32_t k = 0; k < RY_SLOTS; k++) {
+        const struct ry_out_slot *o = &oc->slot[k];
+        const struct ry_ring *r = &oc->ch->ring[k];
+
+        if (o->state == RY_OUT_EMPTY && o->host.fenced_epoch >= r->epoch)
+            continue;
+        ry_sim_trace("    slot %u state %d life %lld armed %lld cond %lld failed %lld fenced %lld "
+                     "ring %lld [%llu,%llu) proven %llu far %d/%lld",
+                     k, (int)o->state, (long long)o->epoch, (long long)o->host.armed_epoch,
+                     (long long)o->host.condemn_epoch, (long long)r->failed_epoch,
+                     (long long)o->host.fenced_epoch, (long long)r->epoch,
+                     (unsigned long long)r->first, (unsigned long long)r->carried,
+                     (unsigned long long)r->proven, (int)far->in[oc->ch->id * RY_SLOTS + k].state,
+                     (long long)far->in[oc->ch->id * RY_SLOTS + k].epoch);
+    }
+}
+
 /* Who still runs, when a run does not end. */
 static void describe_hang(struct ry_sim_world *w)
 {
@@ -263,6 +282,8 @@ static void describe_hang(struct ry_sim_world *w)
                              (unsigned long long)ry_packed_seq(r->ready_head),
                              (unsigned long long)ry_packed_seq(r->cons),
                              (unsigned long long)oc->ch->released);
+                if (!w->pe[i].finished)
+                    describe_slots(oc, &w->pe[q].ctx->mesh.peers[i]);
             }
         }
     }

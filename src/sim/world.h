@@ -88,7 +88,7 @@ struct ry_sim_world {
     uint32_t live_apps;
     bool failed; /* an oracle has spoken: the first violation is kept */
     char violation[512];
-    char trace[RY_SIM_TRACE][120];
+    char trace[RY_SIM_TRACE][200];
     uint32_t traced;
     bool verbose;
 };
