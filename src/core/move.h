@@ -195,13 +195,18 @@ RY_FN void ry_move_copy(struct ry_channel *ch, uint32_t log, uint32_t to, uint32
     const struct ry_ring *l = &ch->ring[log];
     struct ry_ring *t = &ch->ring[to];
     uint64_t messages = 0;
+    bool ends_with_proof = false;
 
     for (uint64_t s = from; s != end; s = ry_seq_add(s, 1)) {
+        uint32_t tag = ry_wqe_tag(ry_ring_at(l, s));
+
         ry_record_carry(l, log, t, to, s);
-        messages += (ry_wqe_tag(ry_ring_at(l, s)) & (RY_TAG_LAST | RY_TAG_PROBE)) == RY_TAG_LAST;
+        messages += (tag & (RY_TAG_LAST | RY_TAG_PROBE)) == RY_TAG_LAST;
+        ends_with_proof = (tag & RY_TAG_PROBE) != 0;
     }
     *next = end;
-    if (from != end && !RY_MUT(RY_MUT_NO_PROOF_READ)) {
+    /* A log that ends with a proof read brings its own: else every failure would make it longer. */
+    if (from != end && !ends_with_proof && !RY_MUT(RY_MUT_NO_PROOF_READ)) {
         struct ry_grant g = {t, to, move, end, 1};
         struct ry_req q = ry_proof_req(ch);
 
