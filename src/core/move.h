@@ -212,8 +212,9 @@ RY_FN void ry_move_copy(struct ry_channel *ch, uint32_t log, uint32_t to, uint32
 
         ry_queue_write(&g, 0, &q, 0);
         *next = ry_seq_add(end, 1);
-        ry_channel_note_proof(ch, *next);
     }
+    if (from != end)
+        ry_channel_note_proof(ch, *next); /* a planned move's read that failed was not noted */
     ry_st_rel64(&ch->replayed, ry_ld_rlx64(&ch->replayed) + messages);
     ry_st_rel64(&ch->last_replayed, messages);
 }
