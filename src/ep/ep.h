@@ -20,8 +20,8 @@
 enum {
     RY_EP_MESSAGE_BLOCKS = 64,       /* most requests of one message, its signal included */
     RY_EP_MESSAGE_BYTES = 256 << 10, /* a longer message would look like silence on a slow rail */
-    RY_EP_NO_PE = UINT32_MAX,
 };
+#define RY_EP_NO_PE UINT32_MAX
 
 /* What one channel carried of one stream: sequences of the channel. */
 struct ry_ep_span {
