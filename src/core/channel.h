@@ -2,8 +2,10 @@
 /* A channel: posting messages, seeing them completed, proven, released, reusable.
  *
  * released: the log may forget it. Its signal was seen acknowledged and the receiver's answer was
- * seen, or a read behind it was answered through its path (rules 6 and 15). reusable: its buffers
- * may be written again. Released, and every path life that carried it is proven or fenced. */
+ *           seen, or a read behind it was answered through its path (rules 6 and 15).
+ * reusable: no path can write or read its buffers any more: released, and every path life that
+ *           carried it is proven or fenced. Whether the receiver has consumed what it got is for
+ *           the caller to know: a proof read may release a message before its answer comes. */
 #ifndef RY_CORE_CHANNEL_H
 #define RY_CORE_CHANNEL_H
 

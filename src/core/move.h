@@ -60,8 +60,10 @@ RY_FN int ry_move_read_through(struct ry_channel *ch, uint32_t slot, const struc
     rc = ry_queue_ring(ch, r, move, *end, env);
     if (rc == RY_OK)
         rc = ry_move_await(r, *end, ry_now(env) + env->move_ns_max, env, &syn);
-    if (rc == RY_OK)
+    if (rc == RY_OK) {
         ry_seq_raise(&r->proven, *end);
+        ry_seq_raise(&ch->released, *end); /* the log holds nothing that could be needed */
+    }
     return rc;
 }
 

@@ -98,6 +98,7 @@ struct ry_out_channel {
     uint64_t seen_state; /* for events */
     uint32_t seen_active_rail;
     uint64_t quiet_seq;      /* everything before it was reusable at a quiet */
+    uint64_t quiet_goal;     /* sequence behind the proof that the quiet under way waits for */
     uint32_t seen_op_errors; /* of ch->op_errors, told by quiet */
     struct ry_mesh *mesh;
 };

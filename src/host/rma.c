@@ -132,18 +132,20 @@ int ry_get_nbi(ry_ctx *ctx, void *dst, const void *src, size_t bytes, uint32_t p
     return RY_OK;
 }
 
-/* Post a proof read on every channel to `pe` that has something to prove. */
+/* Post a proof read on every channel to `pe` that has something to prove. What is posted behind it,
+ * by the agent's answers to atomics for one, is not waited for. */
 static int prove(struct ry_mesh *m, struct ry_peer *p)
 {
     for (uint32_t c = 0; c < p->n_channels; c++) {
-        struct ry_channel *ch = p->out[c].ch;
-        const struct ry_ring *r = &ch->ring[ry_state_active(ry_observe_state(ch))];
-        uint64_t end;
+        struct ry_out_channel *oc = &p->out[c];
+        const struct ry_ring *r = &oc->ch->ring[ry_state_active(ry_observe_state(oc->ch))];
+        uint64_t head = ry_packed_seq(ry_observe_resv(r));
         int rc;
 
-        if (ry_packed_seq(ry_observe_resv(r)) == ry_ld_acq64(&ch->released))
+        oc->quiet_goal = head;
+        if (head == ry_ld_acq64(&oc->ch->released))
             continue;
-        rc = ry_mesh_post_proof(m, p->pe, c, &end);
+        rc = ry_mesh_post_proof(m, p->pe, c, &oc->quiet_goal);
         if (rc)
             return rc;
     }
@@ -162,46 +164,48 @@ static int take_op_error(struct ry_peer *p, uint32_t c)
                    ry_status_text(oc->ch->op_error));
 }
 
-/* Wait until all of one channel is reusable: released, and every path that carried it proven or
- * fenced. */
+/* Wait until all of one channel up to its proof is reusable: released, and every path that carried
+ * it proven or fenced. */
 static int settle(struct ry_mesh *m, struct ry_peer *p, uint32_t c)
 {
     struct ry_out_channel *oc = &p->out[c];
     struct ry_wait w;
-    uint64_t end = 0, acked;
+    uint64_t acked;
 
     ry_wait_begin(m, &w, p->pe, 0);
     for (;;) {
-        uint64_t st = ry_observe_state(oc->ch);
         int rc;
 
-        if (ry_state_of(st) == RY_CH_GOOD) {
-            ry_channel_progress(oc->ch, &m->env, &acked);
-            end = ry_packed_seq(ry_observe_resv(&oc->ch->ring[ry_state_active(st)]));
-            if (RY_MUT(RY_MUT_QUIET_NO_SLOTS) ? ry_seq_ge(acked, end)
-                                              : ry_channel_reusable(oc->ch, oc->quiet_seq, end))
-                break;
-        }
+        ry_channel_progress(oc->ch, &m->env, &acked);
+        if (RY_MUT(RY_MUT_QUIET_NO_SLOTS)
+                ? ry_seq_ge(acked, oc->quiet_goal)
+                : ry_channel_reusable(oc->ch, oc->quiet_seq, oc->quiet_goal))
+            break;
         rc = ry_wait_turn(m, &w);
         if (rc)
             return rc;
     }
-    oc->quiet_seq = end;
+    oc->quiet_seq = oc->quiet_goal;
     return take_op_error(p, c);
 }
 
-static int quiet_peer(struct ry_mesh *m, struct ry_peer *p)
+static int settle_peer(struct ry_mesh *m, struct ry_peer *p)
 {
-    int rc, worst;
+    int rc, worst = RY_OK;
 
-    if (p->state == RY_PEER_GONE)
-        return RY_OK; /* what was queued for it is lost with it; later calls say so */
-    worst = prove(m, p);
     for (uint32_t c = 0; c < p->n_channels && worst != RY_ERR_UNREACHABLE; c++) {
         rc = settle(m, p, c);
         worst = worst ? worst : rc;
     }
     return worst;
+}
+
+/* What was queued for a PE that is gone is lost with it; later calls say so. */
+static int quiet_peer(struct ry_mesh *m, struct ry_peer *p)
+{
+    int rc = p->state == RY_PEER_GONE ? RY_OK : prove(m, p);
+
+    return rc || p->state == RY_PEER_GONE ? rc : settle_peer(m, p);
 }
 
 int ry_quiet(ry_ctx *ctx)
@@ -212,12 +216,13 @@ int ry_quiet(ry_ctx *ctx)
     /* all proofs are under way before the first is waited for */
     for (uint32_t i = 1; i < m->n_pes; i++) {
         struct ry_peer *p = &m->peers[(m->pe + i) % m->n_pes];
+        int rc = p->state == RY_PEER_GONE ? RY_OK : prove(m, p);
 
-        if (p->state != RY_PEER_GONE && !worst)
-            worst = prove(m, p);
+        worst = worst ? worst : rc;
     }
     for (uint32_t i = 1; i < m->n_pes; i++) {
-        int rc = quiet_peer(m, &m->peers[(m->pe + i) % m->n_pes]);
+        struct ry_peer *p = &m->peers[(m->pe + i) % m->n_pes];
+        int rc = p->state == RY_PEER_GONE ? RY_OK : settle_peer(m, p);
 
         worst = worst ? worst : rc;
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hostile initiator: arbitrary ring blocks, doorbells and calls. Whatever it does, no byte outside the
- * registered memory of either side changes (the heaps have unregistered edges and guard pages), and
- * a completion names the queue pair that it belongs to.
+/* A hostile initiator: arbitrary ring blocks, doorbells and calls. Whatever it does, no byte
+ * outside the registered memory of either side changes (the heaps have unregistered edges and
+ * guard pages), and a completion names the queue pair that it belongs to.
  *
- * Byte 0 of the input: bit 0 real time (the kicking thread executes) or virtual, bit 1 data held back.
- * Then commands: one byte, and what it takes from the input. */
+ * Byte 0 of the input: bit 0 real time (the kicking thread executes) or virtual, bit 1 data held
+ * back. Then commands: one byte, and what it takes from the input. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,7 +125,8 @@ static void path_close(struct world *w)
     w->side[0].nic->ops->qp_destroy(w->to);
 }
 
-/* A block that is right but for what the input says: keys, addresses and lengths near the bounds. */
+/* A block that is right but for what the input says: keys, addresses and lengths near the
+ * bounds. */
 static void block_near(struct world *w)
 {
     struct ry_wqe *b = &w->ring[w->prod % DEPTH];

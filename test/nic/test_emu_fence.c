@@ -197,7 +197,8 @@ static void *write_on(void *arg)
     return NULL;
 }
 
-/* RESET in the middle of a copy: once the fence is done the memory is ours and stays as we leave it. */
+/* RESET in the middle of a copy: once the fence is done the memory is ours and stays as we leave
+ * it. */
 static void test_fence_against_a_copy(void **state)
 {
     (void)state;
@@ -249,7 +250,7 @@ static void test_flushed_reads_no_source(void **state)
     yard_open(&y, &cfg);
     yard_path_open(&y, &p, 0, 1, 0, 0);
     ops = y.pe[0].nic->ops;
-    yard_fault(&y, 0, (struct ry_nic_fault){.kind = RY_FAULT_DROP, .rail = 0, .peer = -1, .p = 1.0});
+    yard_fault(&y, 0, yard_drop(0, 1.0));
     yard_wqe(&p, RY_OP_WRITE, 0, 0, 4096, true);
     yard_ring(&p);
     yard_run(&y, 3000000);

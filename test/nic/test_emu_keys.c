@@ -117,7 +117,8 @@ static void test_stale_rkey(void **state)
     (void)state;
     assert_int_equal(ops->mr_dereg(y.pe[1].nic, 0, old), 0);
     assert_int_equal(ops->mr_dereg(y.pe[1].nic, 0, old), RY_ERR_NOT_FOUND);
-    for (int i = 0; i < 3000; i++) { /* the same place comes round: its generation tells them apart */
+    /* the same place comes round: its generation tells them apart */
+    for (int i = 0; i < 3000; i++) {
         assert_int_equal(ops->mr_reg(y.pe[1].nic, 0, y.pe[1].heap, YARD_HEAP, true, &again), 0);
         assert_int_not_equal(again.rkey, old.rkey);
         assert_int_equal(ops->mr_dereg(y.pe[1].nic, 0, again), 0);

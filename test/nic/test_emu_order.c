@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two threads, two PEs: a signal is never seen before its payload, and a sleeper is woken. Run under
- * ThreadSanitizer too: the payload is read with plain loads, so only the signal orders it. */
+/* Two threads, two PEs: a signal is never seen before its payload, and a sleeper is woken. Run
+ * under ThreadSanitizer too: the payload is read with plain loads, so only the signal orders it. */
 #include <pthread.h>
 #include <time.h>
 

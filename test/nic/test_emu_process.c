@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two processes: segments and heaps as memfds. A write crosses; a sleeper in the other process wakes; an
- * initiator that is killed in mid-copy does not hold up the fence; a killed peer is out of reach. */
+/* Two processes: segments and heaps as memfds. A write crosses; a sleeper in the other process
+ * wakes; an initiator that is killed in mid-copy does not hold up the fence; a killed peer is
+ * out of reach. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What gets no answer is tried again, at the given interval, the given number of times; doorbells that
- * make no sense; flushing. */
+/* What gets no answer is tried again, at the given interval, the given number of times;
+ * doorbells that make no sense; flushing. */
 #include "nic/emu_yard.h"
 
 enum { TRY_NS = 1000000 };

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Virtual time is deterministic: a seed gives one run, with everything that can go wrong switched on,
- * and another seed another. The chaos itself is checked besides. */
+/* Virtual time is deterministic: a seed gives one run, with everything that can go wrong
+ * switched on, and another seed another. The chaos itself is checked besides. */
 #include "nic/emu_yard.h"
 
 static uint64_t mix(uint64_t h, uint64_t v) { return (h ^ v) * 0x100000001b3ull; }
 
-/* A run of two PEs, two rails, under all of it; everything that can be seen goes into one number. */
+/* A run of two PEs, two rails, under all of it; everything that can be seen goes into one
+ * number. */
 static uint64_t run(uint64_t seed)
 {
     struct yard y;

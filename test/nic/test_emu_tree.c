@@ -83,7 +83,10 @@ static void test_no_place(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tree), cmocka_unit_test(test_no_place)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tree),
+        cmocka_unit_test(test_no_place),
+    };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

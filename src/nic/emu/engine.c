@@ -142,7 +142,8 @@ static uint64_t process(struct ry_emu *e, uint64_t now)
         next = ry_min64(next, ry_emu_ghosts_due(e, now));
         next = ry_min64(next, advance_all(e, now, &moved));
         moved |= admit_all(e, now, &next);
-        if (!moved && next > now && RY_LD_SEQ(&e->submit) == NULL)
+        if ((!moved && next > now && RY_LD_SEQ(&e->submit) == NULL) ||
+            RY_LD_RLX(&e->engine_wait) != 0)
             break;
     }
     if (next == RY_EMU_NEVER && e->actives == 0) {
@@ -166,13 +167,29 @@ void ry_emu_engine_poke(struct ry_emu *e, uint64_t due_ns)
     }
 }
 
+/* For calls that change what the engine works on. */
+void ry_emu_engine_lock(struct ry_emu *e)
+{
+    RY_ADD(&e->engine_wait, 1u);
+    ry_emu_lock(&e->engine);
+    RY_SUB(&e->engine_wait, 1u);
+}
+
+/* Work may have been left on the list meanwhile, or the engine was cut short: let its thread look. */
+void ry_emu_engine_unlock(struct ry_emu *e)
+{
+    ry_emu_unlock(&e->engine);
+    if (RY_LD_SEQ(&e->submit) != NULL || RY_LD_SEQ(&e->engine_work) != 0)
+        ry_emu_engine_poke(e, 0);
+}
+
 static uint64_t drive_now(struct ry_emu *e, uint64_t now)
 {
     uint64_t next;
 
     do {
-        if (!ry_emu_trylock(&e->engine))
-            return RY_LD_ACQ(&e->next_due);
+        if (RY_LD_RLX(&e->engine_wait) != 0 || !ry_emu_trylock(&e->engine))
+            return RY_LD_ACQ(&e->next_due); /* whoever has it looks at the list after letting go */
         next = process(e, now);
         ry_emu_unlock(&e->engine);
     } while (RY_LD_SEQ(&e->submit) != NULL);
@@ -214,7 +231,7 @@ static void *engine_main(void *arg)
         uint64_t next, now = ry_emu_now(e);
 
         RY_ST_SEQ(&e->sleep_until, 0ull); /* awake: nobody need wake us, we look again below */
-        if (ry_emu_trylock(&e->engine)) {
+        if (RY_LD_RLX(&e->engine_wait) == 0 && ry_emu_trylock(&e->engine)) {
             next = process(e, now);
             ry_emu_unlock(&e->engine);
         } else {
@@ -275,7 +292,7 @@ void ry_emu_engine_leave(struct ry_nic_qp *qp)
 {
     struct ry_emu *e = qp->nic;
 
-    ry_emu_lock(&e->engine);
+    ry_emu_engine_lock(e);
     submit_drain(e);
     for (uint32_t i = 0; i < e->actives; i++) {
         if (e->active[i] != qp)
@@ -283,5 +300,5 @@ void ry_emu_engine_leave(struct ry_nic_qp *qp)
         e->active[i] = e->active[--e->actives];
         break;
     }
-    ry_emu_unlock(&e->engine);
+    ry_emu_engine_unlock(e);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Executing a request at the peer, from the initiator's side.
  *
- * The in-flight count is raised before the responder's state and keys are looked at and lowered after
- * the copy. The owner changes state or key first and then waits for the count: so either we see the
- * change, or he sees our count. Both are sequentially consistent for that reason. */
+ * The in-flight count is raised before the responder's state and keys are looked at and lowered
+ * after the copy. The owner changes state or key first and then waits for the count: so either
+ * we see the change, or he sees our count. Both are sequentially consistent for that reason. */
 #include "nic/emu/copy.h"
 #include "nic/emu/emu_int.h"
 
@@ -18,7 +18,8 @@ struct ry_emu_peer *ry_emu_reach(struct ry_emu *e, uint32_t rail, uint32_t pe, u
     struct ry_emu_peer *p = &e->peers[pe];
     struct ry_emu_seg_port *far;
 
-    if (RY_UNLIKELY(RY_LD_SEQ(&p->attached) == 0 || RY_LD_RLX(&p->lost) != 0 || RY_LD_RLX(&p->seg->closed) != 0))
+    if (RY_UNLIKELY(RY_LD_SEQ(&p->attached) == 0 || RY_LD_RLX(&p->lost) != 0 ||
+                    RY_LD_RLX(&p->seg->closed) != 0))
         return NULL;
     far = &p->seg->port[remote_rail];
     if (RY_UNLIKELY(RY_LD_ACQ(&e->seg->port[rail].up) == 0 || RY_LD_ACQ(&far->up) == 0))

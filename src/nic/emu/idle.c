@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sleeping until this PE's memory changes, at no cost to those who write it while nobody sleeps.
  *
- * A waiter looks at its word, finds nothing and calls idle. The first call only arms the segment and
- * comes back, so that the waiter looks once more; the second call sleeps. A writer stores its data
- * and then looks whether anybody is armed; the waiter arms and then looks at the data: both orders are
- * sequentially consistent (the writer's in-flight subtraction lies between), so one sees the other. Each
- * thread remembers the arming that it saw before its last look: under any other it may not sleep. */
+ * A waiter looks at its word, finds nothing and calls idle. The first call only arms the segment
+ * and comes back, so that the waiter looks once more; the second call sleeps. A writer stores
+ * its data and then looks whether anybody is armed; the waiter arms and then looks at the data:
+ * both orders are sequentially consistent (the writer's in-flight subtraction lies between), so
+ * one sees the other. Each thread remembers the arming that it saw before its last look: under
+ * any other it may not sleep. */
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Doorbells, the fast path and completions.
  *
- * Without a rate, a latency or a fault, the thread that kicks executes at once. A second thread that
- * kicks the same queue pair leaves its work to the first: it raises `prod` and then tries the lock;
- * the holder drops the lock and then looks at `prod` again. Both orders are sequentially consistent, so
- * one of the two sees the other. */
+ * Without a rate, a latency or a fault, the thread that kicks executes at once. A second thread
+ * that kicks the same queue pair leaves its work to the first: it raises `prod` and then tries
+ * the lock; the holder drops the lock and then looks at `prod` again. Both orders are
+ * sequentially consistent, so one of the two sees the other. */
 #include "nic/emu/emu_int.h"
 
 enum { ALIVE_CHECK_NS = 5000000 };
 
-/* Raise prod to what the doorbell says. The doorbell record is the truth; prod_idx may be older (its
- * thread was slow), or newer (the record is on its way). False: it went backward or overran. */
+/* Raise prod to what the doorbell says. The doorbell record is the truth; prod_idx may be older
+ * (its thread was slow), or newer (the record is on its way). False: it went backward or
+ * overran. */
 static bool doorbell(struct ry_nic_qp *qp, uint32_t prod_idx)
 {
     uint32_t old = RY_LD_SEQ(&qp->prod), want;
@@ -59,8 +60,8 @@ void ry_emu_complete(struct ry_nic_qp *qp, uint32_t idx, bool signalled)
         publish(qp, idx, RY_CQE_REQ);
 }
 
-/* An error CQE: counter, syndrome, vendor and QPN are right, all else is rubbish on purpose, because
- * that is all that may be trusted of a real one. */
+/* An error CQE: counter, syndrome, vendor and QPN are right, all else is rubbish on purpose,
+ * because that is all that may be trusted of a real one. */
 static void publish_error(struct ry_nic_qp *qp, uint32_t idx, uint8_t syndrome, uint8_t vendor)
 {
     uint64_t *w = (uint64_t *)(void *)qp->cqe, seed = ((uint64_t)qp->qpn << 32) | idx, last;

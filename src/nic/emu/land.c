@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Acknowledged is not visible: with chaos.visible_delay a responder's NIC holds data back. One queue
- * pair's data lands in its order; that of different ones does not. A read or an atomic pushes what its
- * own queue pair holds before it, as PCIe has it. RESET takes no more, but what was taken still lands,
- * and the fence is done only then. Virtual time only, so one thread. */
+/* Acknowledged is not visible: with chaos.visible_delay a responder's NIC holds data back. One
+ * queue pair's data lands in its order; that of different ones does not. A read or an atomic
+ * pushes what its own queue pair holds before it, as PCIe has it. RESET takes no more, but what
+ * was taken still lands, and the fence is done only then. Virtual time only, so one thread. */
 #include <string.h>
 
 #include "nic/emu/copy.h"
@@ -55,8 +55,8 @@ static uint64_t due_pick(struct ry_nic_qp *qp, struct ry_emu_seg *seg)
     return due;
 }
 
-/* Hold data back. False: not held (no room, or no delay asked for); all that the queue pair held has
- * then landed, so that a direct copy keeps its order. */
+/* Hold data back. False: not held (no room, or no delay asked for); all that the queue pair held
+ * has then landed, so that a direct copy keeps its order. */
 bool ry_emu_land_add(struct ry_nic_qp *qp, struct ry_emu_peer *p, uint64_t raddr, const void *src,
                      uint64_t len)
 {

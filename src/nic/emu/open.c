@@ -167,7 +167,9 @@ int ry_emu_open(const struct ry_emu_cfg *cfg, struct ry_nic **out)
     e->rng_names = ~e->rng;
     pthread_mutex_init(&e->list, NULL);
     pthread_mutex_init(&e->thread_lock, NULL);
-    e->qpn_next = cfg->qpn_first != 0 ? cfg->qpn_first : (uint32_t)ry_emu_random(&e->rng_names) & 0x7fffff;
+    e->qpn_next = cfg->qpn_first;
+    if (e->qpn_next == 0)
+        e->qpn_next = (uint32_t)ry_emu_random(&e->rng_names) & 0x7fffff;
     rc = seg_make(e);
     if (rc != 0)
         goto undo;

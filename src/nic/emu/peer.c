@@ -75,7 +75,7 @@ void ry_emu_peer_detach(struct ry_nic *nic, uint32_t pe)
     if (pe >= e->cfg.n_pes || e->peers[pe].attached == 0)
         return;
     p = &e->peers[pe];
-    ry_emu_lock(&e->engine);
+    ry_emu_engine_lock(e);
     RY_ST_SEQ(&p->attached, 0u);
     ry_emu_ghosts_drop(e, pe);
     /* Everybody who still holds the old mapping passes through a queue pair's lock. */
@@ -89,7 +89,7 @@ void ry_emu_peer_detach(struct ry_nic *nic, uint32_t pe)
         ry_emu_unlock(&qp->lock);
     }
     pthread_mutex_unlock(&e->list);
-    ry_emu_unlock(&e->engine);
+    ry_emu_engine_unlock(e);
     p->seg = NULL;
     if (p->pidfd >= 0)
         close(p->pidfd);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One queue pair's timed work: messages are cut into segments; a segment reserves its time on the links,
- * is executed when it arrives and answered a latency later; what is lost is sent again from there
- * (go back N) when its timer is out. Engine and queue pair locks are held. */
+/* One queue pair's timed work: messages are cut into segments; a segment reserves its time on
+ * the links, is executed when it arrives and answered a latency later; what is lost is sent
+ * again from there (go back N) when its timer is out. Engine and queue pair locks are held. */
 #include "nic/emu/emu_int.h"
 
 enum {
@@ -17,7 +17,8 @@ static struct ry_emu_flight *at(struct ry_nic_qp *qp, uint32_t n)
     return &qp->flight[n % RY_EMU_FLIGHT];
 }
 
-/* When packets of this queue pair are held without an error: until when at least. 0: they are not. */
+/* When packets of this queue pair are held without an error: until when at least. 0: they are
+ * not. */
 static uint64_t stalled(struct ry_nic_qp *qp)
 {
     struct ry_emu *e = qp->nic;
@@ -32,7 +33,8 @@ static uint64_t stalled(struct ry_nic_qp *qp)
     return e->cfg.virtual_time ? RY_EMU_NEVER : ry_emu_now(e) + STALL_LOOK_NS;
 }
 
-/* Everything from flight n on is as if it had never been sent; it goes again when the timer is out. */
+/* Everything from flight n on is as if it had never been sent; it goes again when the timer is
+ * out. */
 static void rewind_to(struct ry_nic_qp *qp, uint32_t n, uint64_t from_ns)
 {
     struct ry_emu_flight *f = at(qp, n);
@@ -48,7 +50,8 @@ static void rewind_to(struct ry_nic_qp *qp, uint32_t n, uint64_t from_ns)
     qp->retry_ns = from_ns + qp->nic->cfg.retry_ns;
 }
 
-/* The fault that makes up an error completion. Whether the request was executed it does not tell. */
+/* The fault that makes up an error completion. Whether the request was executed it does not
+ * tell. */
 static bool fake_error(struct ry_nic_qp *qp, struct ry_emu_flight *f, const struct ry_emu_op *op)
 {
     struct ry_emu *e = qp->nic;
@@ -68,6 +71,18 @@ static bool fake_error(struct ry_nic_qp *qp, struct ry_emu_flight *f, const stru
     return true;
 }
 
+/* The fault that keeps packets in the fabric: the sender takes this one for lost, and it arrives late. */
+static bool ghosted(struct ry_nic_qp *qp, const struct ry_emu_flight *f, const struct ry_emu_op *op)
+{
+    const struct ry_nic_fault *g = ry_emu_fault_on(qp->nic, qp->rail, qp->peer, RY_FAULT_GHOST);
+
+    if (g == NULL)
+        return false;
+    if (qp->retries == 0)
+        ry_emu_ghost_add(qp, op, f, f->arrive_ns + g->delay_ns);
+    return true;
+}
+
 /* Arrivals up to now. */
 static void execute_due(struct ry_nic_qp *qp, uint64_t now, bool *moved)
 {
@@ -81,6 +96,10 @@ static void execute_due(struct ry_nic_qp *qp, uint64_t now, bool *moved)
         qp->nic->exec_ns = f->arrive_ns;
         if (f->last && fake_error(qp, f, &op))
             return;
+        if (ghosted(qp, f, &op)) {
+            rewind_to(qp, qp->fexec, f->arrive_ns);
+            return;
+        }
         rc = f->drop ? RY_EMU_LOST : ry_emu_exec(qp, &op, f->psn, f->off, f->len, f->last);
         if (rc == RY_EMU_LOST) {
             rewind_to(qp, qp->fexec, f->arrive_ns);
@@ -92,12 +111,6 @@ static void execute_due(struct ry_nic_qp *qp, uint64_t now, bool *moved)
             f->last = 1;
             qp->ftail = qp->fexec;
             qp->halted = true;
-        } else {
-            const struct ry_nic_fault *g;
-
-            g = ry_emu_fault_on(qp->nic, qp->rail, qp->peer, RY_FAULT_GHOST);
-            if (g != NULL)
-                ry_emu_ghost_add(qp, &op, f->off, f->len, f->arrive_ns + g->delay_ns);
         }
     }
 }
@@ -143,7 +156,8 @@ static void answer_due(struct ry_nic_qp *qp, uint64_t now, bool *moved)
     }
 }
 
-/* Nothing answered in time: once more, or the end of it. 7 tries are for ever, as soft-RoCE has it. */
+/* Nothing answered in time: once more, or the end of it. 7 tries are for ever, as soft-RoCE has
+ * it. */
 static void retry_due(struct ry_nic_qp *qp, uint64_t now, bool *moved)
 {
     struct ry_emu *e = qp->nic;

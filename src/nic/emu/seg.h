@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The segment: what one emulated NIC shows to the NICs of its peers.
  *
- * The initiator's side executes, so everything that a responder decides (is my port up, is this key good,
- * does this queue pair still accept) stands here, in memory that both processes map. Nothing here bounds
- * a copy alone: the initiator also holds every address against the heap that it has itself mapped.
+ * The initiator's side executes, so everything that a responder decides (is my port up, is this
+ * key good, does this queue pair still accept) stands here, in memory that both processes map.
+ * Nothing here bounds a copy alone: the initiator also holds every address against the heap that
+ * it has itself mapped.
  *
  * | word                               | writer                                               |
  * |------------------------------------|------------------------------------------------------|
@@ -34,7 +35,13 @@ enum {
 /* Keys: 10 bits of index, 21 bits of generation; bit 31 tells a remote key from a local one. */
 #define RY_EMU_RKEY_BIT 0x80000000u
 
-enum ry_emu_state { RY_EMU_RESET = 0, RY_EMU_RTR = 1, RY_EMU_RTS = 2, RY_EMU_ERR = 3, RY_EMU_DEAD = 4 };
+enum ry_emu_state {
+    RY_EMU_RESET = 0,
+    RY_EMU_RTR = 1, /* responder */
+    RY_EMU_RTS = 2, /* initiator */
+    RY_EMU_ERR = 3,
+    RY_EMU_DEAD = 4, /* initiator whose NIC died: it says nothing any more */
+};
 
 struct ry_emu_seg_port {
     uint32_t up;
