@@ -53,13 +53,13 @@ static void ht_make(struct ry_ep_layout *l, struct cursor *c)
     l->weights_at = l->ids_at + list;
     l->row_at = l->weights_at + list;
     l->record_bytes = l->row_at + l->row_bytes;
-    l->counts_at = part(c, n, l->node_max, 1, 4);
+    l->counts_at = part(c, n, n, 1, 4);
     l->records_at = part(c, n, t, 1, l->record_bytes);
     l->landing_at = part(c, l->places, t, 1, l->record_bytes);
     l->parts_at = part(c, l->places + 1u, l->node_max, t, l->back_bytes);
     l->crossed_at = part(c, nodes, t, 1, l->back_bytes);
     l->marks_at = part(c, nodes, ry_ep_mark_words(l), 1, 8);
-    l->stage_counts_at = part(c, nodes, l->node_max, 1, 4);
+    l->stage_counts_at = part(c, n, 1, 1, 4);
     l->stage_records_at = part(c, t, 1, 1, l->record_bytes);
     l->stage_parts_at = part(c, n, t, 1, l->back_bytes);
     l->stage_crossed_at = part(c, l->places, t, 1, l->back_bytes);

@@ -12,7 +12,7 @@
  *                 by expert, then token   PEs of the experts
  *     stage_*     what this PE's NICs read: the same, before it is sent
  *   high-throughput
- *     counts      [source][PE of this node]: tokens of source for that PE     sources
+ *     counts      [source][PE]: tokens of source for that PE   sources
  *     records     [row], dense: rows by source, then token; sources and forwarders
  *     landing     [place][row]: tokens that this PE forwards   sources of other nodes
  *     parts       [place, and last this PE][PE of this node][row]: what combine adds up
@@ -117,7 +117,7 @@ static inline uint64_t ry_ep_back_at(const struct ry_ep_layout *l, uint64_t gen,
 }
 static inline uint64_t ry_ep_counts_at(const struct ry_ep_layout *l, uint64_t gen, uint32_t source)
 {
-    return ry_ep_buffer_at(l, gen) + l->counts_at + (uint64_t)source * l->node_max * 4;
+    return ry_ep_buffer_at(l, gen) + l->counts_at + (uint64_t)source * l->place.pes * 4;
 }
 static inline uint64_t ry_ep_record_at(const struct ry_ep_layout *l, uint64_t gen, uint64_t row)
 {

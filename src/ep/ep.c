@@ -82,7 +82,7 @@ static bool gen_make(const struct ry_ep *ep, struct ry_ep_gen *g)
     g->to = take(&ok, t, ep->words, sizeof(*g->to));
     g->own = take(&ok, n, 1, sizeof(*g->own));
     g->brought = take(&ok, ep->l.node_max, 1, sizeof(*g->brought));
-    g->counts = take(&ok, ep->l.node_max, n + 1, sizeof(*g->counts));
+    g->counts = take(&ok, n, n + 1, sizeof(*g->counts));
     g->bring = take(&ok, ep->l.places * t, ry_ep_mark_words(&ep->l), sizeof(*g->bring));
     g->landed = take(&ok, ep->l.places, 1, sizeof(*g->landed));
     g->forwarded = take(&ok, ep->l.places, 1, sizeof(*g->forwarded));

@@ -57,7 +57,7 @@ struct ry_ep_gen {
     /* ht */
     uint64_t *to;      /* [T, words]: PEs that the token goes to */
     uint32_t *own;     /* [n_pes]: tokens for each PE */
-    uint32_t *counts;  /* [node_max, n_pes + 1]: rows before each source, by PE of this node */
+    uint32_t *counts;  /* [n_pes, n_pes + 1]: rows before each source, by PE */
     uint64_t *bring;   /* [places, T, mark words]: PEs of this node that a landed token goes to */
     uint32_t *landed;  /* [places] rows */
     uint32_t *brought; /* [node_max]: rows forwarded to each PE of this node */
@@ -223,16 +223,16 @@ int ry_ep_ht_combine_recv(struct ry_ep *ep, struct ry_ep_gen *g, void *out, size
  * consecutive records at p; rows of them. */
 int ry_ep_ht_send_tokens(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t kind, uint32_t p,
                          const uint64_t *mask, uint64_t to, uint32_t rows);
-/* Rows of `source` for the PE of this node with index d: how many stand before them, how many. */
+/* Rows of `source` at PE p: how many stand before them, how many they are. */
 static inline uint32_t ry_ep_ht_before(const struct ry_ep *ep, const struct ry_ep_gen *g,
-                                       uint32_t d, uint32_t source)
+                                       uint32_t p, uint32_t source)
 {
-    return g->counts[(size_t)d * (ep->n + 1) + source];
+    return g->counts[(size_t)p * (ep->n + 1) + source];
 }
-static inline uint32_t ry_ep_ht_count(const struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t d,
+static inline uint32_t ry_ep_ht_count(const struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t p,
                                       uint32_t source)
 {
-    return ry_ep_ht_before(ep, g, d, source + 1) - ry_ep_ht_before(ep, g, d, source);
+    return ry_ep_ht_before(ep, g, p, source + 1) - ry_ep_ht_before(ep, g, p, source);
 }
 static inline uint64_t *ry_ep_ht_bring(const struct ry_ep *ep, const struct ry_ep_gen *g,
                                        uint32_t place, uint32_t row)

@@ -20,22 +20,26 @@ static uint32_t taker(const struct ry_ep *ep, uint32_t source, uint32_t *place)
     return ry_ep_ht_forwarder(ep, source, ep->node);
 }
 
-const uint16_t *ry_ep_ht_part(struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t place,
-                              uint32_t d, uint32_t row)
-{
-    uint32_t source = place == ep->l.places ? ep->pe : ep->place_source[place];
-
-    if (d == ep->index) /* never sent: where the caller has it */
-        return (const uint16_t *)(const void *)ry_ep_y(g, ry_ep_ht_before(ep, g, d, source) + row);
-    return ry_ep_here(ep, ry_ep_part_at(&ep->l, g->gen, place, d, row));
-}
-
-/* --- send --- */
-
 static uint64_t stage_at(const struct ry_ep *ep, uint64_t gen, uint64_t row)
 {
     return ry_ep_buffer_at(&ep->l, gen) + ep->l.stage_parts_at + row * ep->l.back_bytes;
 }
+
+const uint16_t *ry_ep_ht_part(struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t place,
+                              uint32_t d, uint32_t row)
+{
+    uint32_t source = place == ep->l.places ? ep->pe : ep->place_source[place];
+    uint32_t p = ep->node_first + d, at = ry_ep_ht_before(ep, g, p, source) + row;
+    uint8_t *direct = ry_ep_direct(ep, p);
+
+    if (p == ep->pe)
+        return (const uint16_t *)(const void *)ry_ep_y(g, at);
+    if (direct)
+        return (const uint16_t *)(const void *)(direct + stage_at(ep, g->gen, at));
+    return ry_ep_here(ep, ry_ep_part_at(&ep->l, g->gen, place, d, row));
+}
+
+/* --- send --- */
 
 static void copy_rows(const struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t row,
                       uint32_t count, uint8_t *to)
@@ -50,24 +54,16 @@ static void copy_rows(const struct ry_ep *ep, const struct ry_ep_gen *g, uint32_
         memcpy(to + i * bytes, ry_ep_y(g, row + i), bytes);
 }
 
-/* Every row to where it is read next: its place at a direct peer, or the staging buffer. */
-static void place_rows(struct ry_ep *ep, struct ry_ep_gen *g)
+/* Every row that another PE adds up, to this PE's staging buffer: NICs read it there, and so do PEs
+ * that reach it directly. It stays until the sources have answered, whoever forwards (rule 16). */
+static void stage_rows(struct ry_ep *ep, struct ry_ep_gen *g)
 {
     for (uint32_t s = 0; s < ep->n; s++) {
-        uint32_t place, p = taker(ep, s, &place);
-        uint32_t row = ry_ep_ht_before(ep, g, ep->index, s);
-        uint32_t count = ry_ep_ht_count(ep, g, ep->index, s);
-        uint8_t *direct = ry_ep_direct(ep, p);
+        uint32_t place, row = ry_ep_ht_before(ep, g, ep->pe, s);
 
-        if (p == ep->pe)
-            continue;
-        if (direct) {
-            copy_rows(ep, g, row, count,
-                      direct + ry_ep_part_at(&ep->l, g->gen, place, ep->index, 0));
-            ep->traffic[1].local_bytes += count * ep->l.back_bytes;
-        } else {
-            copy_rows(ep, g, row, count, ry_ep_here(ep, stage_at(ep, g->gen, row)));
-        }
+        if (taker(ep, s, &place) != ep->pe)
+            copy_rows(ep, g, row, ry_ep_ht_count(ep, g, ep->pe, s),
+                      ry_ep_here(ep, stage_at(ep, g->gen, row)));
     }
 }
 
@@ -78,7 +74,7 @@ static uint32_t rows_for(const struct ry_ep *ep, const struct ry_ep_gen *g, uint
 
     for (uint32_t s = 0; s < ep->n; s++)
         if (taker(ep, s, &place) == p)
-            rows += ry_ep_ht_count(ep, g, ep->index, s);
+            rows += ry_ep_ht_count(ep, g, ep->pe, s);
     return rows;
 }
 
@@ -91,7 +87,7 @@ static void write_range(struct ry_ep_stream *st, const struct ry_ep_gen *g, uint
 
     for (uint32_t s = 0; s < ep->n && seen < hi; s++) {
         uint32_t place, p = taker(ep, s, &place);
-        uint32_t count = ry_ep_ht_count(ep, g, ep->index, s);
+        uint32_t count = ry_ep_ht_count(ep, g, ep->pe, s);
         uint32_t from = lo > seen ? lo - seen : 0, to = ry_min32(count, hi - seen);
 
         if (p != st->peer)
@@ -99,7 +95,7 @@ static void write_range(struct ry_ep_stream *st, const struct ry_ep_gen *g, uint
         if (to > from)
             ry_ep_stream_write(
                 st, ry_ep_part_at(&ep->l, g->gen, place, ep->index, from),
-                stage_at(ep, g->gen, ry_ep_ht_before(ep, g, ep->index, s) + (uint64_t)from),
+                stage_at(ep, g->gen, ry_ep_ht_before(ep, g, ep->pe, s) + (uint64_t)from),
                 (to - from) * ep->l.back_bytes, to - from);
         seen += count;
     }
@@ -111,6 +107,7 @@ static int send_peer(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t p)
     int rc = RY_OK;
 
     if (ry_ep_direct(ep, p)) {
+        ep->traffic[1].local_bytes += rows * ep->l.back_bytes;
         ry_ep_signal_direct(ep, RY_EP_COMBINE, g->gen, p, rows);
         return RY_OK;
     }
@@ -128,7 +125,7 @@ int ry_ep_ht_combine_send(struct ry_ep *ep, struct ry_ep_gen *g)
 {
     int rc = RY_OK;
 
-    place_rows(ep, g);
+    stage_rows(ep, g);
     ep->returned = g->gen; /* what others wrote here was read: signals may say so from here on */
     for (uint32_t i = 1; i < ep->node_size && rc == RY_OK; i++) {
         uint32_t p = ep->node_first + (ep->index + i) % ep->node_size;

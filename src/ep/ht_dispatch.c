@@ -57,22 +57,17 @@ static void choose(struct ry_ep *ep, struct ry_ep_gen *g)
 
 static int counts_send(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t p)
 {
-    const struct ry_place *pl = &ep->l.place;
-    uint32_t node = ry_place_node(pl, p), bytes = ry_place_node_size(pl, node) * 4;
-    const uint32_t *own = &g->own[ry_place_node_first(pl, node)];
     uint64_t at = ry_ep_counts_at(&ep->l, g->gen, ep->pe), sent[RY_CHANNELS_MAX];
-    uint64_t stage = ry_ep_buffer_at(&ep->l, g->gen) + ep->l.stage_counts_at +
-                     (uint64_t)node * ep->l.node_max * 4;
+    uint64_t stage = ry_ep_buffer_at(&ep->l, g->gen) + ep->l.stage_counts_at, bytes = ep->n * 4ull;
     uint8_t *direct = ry_ep_direct(ep, p);
     struct ry_ep_stream s;
     uint32_t channel;
 
     if (direct) {
-        ry_ep_store(ep, RY_EP_COUNTS, direct + at, own, bytes);
+        ry_ep_store(ep, RY_EP_COUNTS, direct + at, g->own, bytes);
         ry_ep_signal_direct(ep, RY_EP_COUNTS, g->gen, p, 0);
         return RY_OK;
     }
-    memcpy(ry_ep_here(ep, stage), own, bytes);
     memcpy(sent, ep->peer[p].sent, sizeof(sent));
     channel = ry_route_pick(ep->m->peers[p].weights, sent, ry_ep_channels(ep, p), bytes);
     s = ry_ep_stream_open(ep, RY_EP_COUNTS, g->gen, p, channel);
@@ -93,10 +88,10 @@ static int counts_step(struct ry_ep *ep, void *arg)
     return 1;
 }
 
-/* Rows before each source, for each PE of this node. No source may claim more than it can have. */
+/* Rows before each source, at each PE. No source may claim more than it can have. */
 static int counts_sum(struct ry_ep *ep, struct ry_ep_gen *g)
 {
-    for (uint32_t d = 0; d < ep->node_size; d++) {
+    for (uint32_t d = 0; d < ep->n; d++) {
         uint32_t *sum = &g->counts[(size_t)d * (ep->n + 1)];
 
         sum[0] = 0;
@@ -228,7 +223,7 @@ static void near_store(struct ry_ep *ep, struct ry_ep_gen *g, const ry_ep_input 
                 made = true;
             }
             record +=
-                ry_ep_record_at(&ep->l, g->gen, ry_ep_ht_before(ep, g, d, ep->pe) + ep->rank[d]++);
+                ry_ep_record_at(&ep->l, g->gen, ry_ep_ht_before(ep, g, p, ep->pe) + ep->rank[d]++);
             ry_ep_store(ep, RY_EP_DISPATCH, record, head, ep->l.row_at);
             ry_ep_store(ep, RY_EP_DISPATCH, record + ep->l.row_at, row, ep->l.row_bytes);
         }
@@ -252,7 +247,7 @@ static int near_send(struct ry_ep *ep, struct ry_ep_gen *g)
         ry_ep_add(ep->one, p);
         rc = ry_ep_ht_send_tokens(
             ep, g, RY_EP_DISPATCH, p, ep->one,
-            ry_ep_record_at(&ep->l, g->gen, ry_ep_ht_before(ep, g, d, ep->pe)), g->own[p]);
+            ry_ep_record_at(&ep->l, g->gen, ry_ep_ht_before(ep, g, p, ep->pe)), g->own[p]);
     }
     return rc;
 }
@@ -265,6 +260,8 @@ int ry_ep_ht_dispatch_send(struct ry_ep *ep, struct ry_ep_gen *g, const ry_ep_in
     memset(g->forwarded, 0, ep->l.places * sizeof(*g->forwarded));
     memset(g->crossed, 0, ep->l.places * sizeof(*g->crossed));
     memset(g->brought, 0, ep->l.node_max * sizeof(*g->brought));
+    memcpy(ry_ep_here(ep, ry_ep_buffer_at(&ep->l, g->gen) + ep->l.stage_counts_at), g->own,
+           ep->n * sizeof(*g->own));
     for (uint32_t i = 0; i < ep->n && rc == RY_OK; i++)
         if (ry_ep_on(ep, ry_ep_turn(ep, i)))
             rc = counts_send(ep, g, ry_ep_turn(ep, i));
@@ -310,11 +307,11 @@ static int check(struct ry_ep *ep, struct ry_ep_gen *g)
         if (p == ep->pe || !ry_ep_on(ep, p))
             continue;
         rc = ry_ep_wrong_rows(ep, RY_EP_DISPATCH, p, g->got_rows[RY_EP_DISPATCH * ep->n + p],
-                              ry_ep_ht_count(ep, g, ep->index, p));
+                              ry_ep_ht_count(ep, g, ep->pe, p));
         for (uint32_t s = 0; s < ep->n; s++)
             if (ry_place_node(&ep->l.place, s) != ep->node &&
                 ry_ep_ht_forwarder(ep, s, ep->node) == p)
-                brought += ry_ep_ht_count(ep, g, ep->index, s);
+                brought += ry_ep_ht_count(ep, g, ep->pe, s);
         if (rc == RY_OK && ry_ep_ht_forwards(ep, p))
             rc = ry_ep_wrong_rows(ep, RY_EP_FORWARD, p, g->got_rows[RY_EP_FORWARD * ep->n + p],
                                   brought);
@@ -356,10 +353,10 @@ int ry_ep_ht_dispatch_recv(struct ry_ep *ep, struct ry_ep_gen *g, ry_ep_output *
         rc = check(ep, g);
     if (rc)
         return rc;
-    g->rows = ry_ep_ht_before(ep, g, ep->index, ep->n);
+    g->rows = ry_ep_ht_before(ep, g, ep->pe, ep->n);
     memset(g->expert_rows, 0, ep->l.local_max * sizeof(*g->expert_rows));
     for (uint32_t s = 0; s < ep->n; s++)
-        for (; row < ry_ep_ht_before(ep, g, ep->index, s + 1); row++)
+        for (; row < ry_ep_ht_before(ep, g, ep->pe, s + 1); row++)
             unpack(ep, g, row, s);
     *out = (ry_ep_output){
         .x = (uint8_t *)ry_ep_here(ep, ry_ep_record_at(&ep->l, g->gen, 0)) + ep->l.row_at,
