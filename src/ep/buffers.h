@@ -15,7 +15,8 @@
  *     counts      [source][PE]: tokens of source for that PE   sources
  *     records     [row], dense: rows by source, then token; sources and forwarders
  *     landing     [place][row]: tokens that this PE forwards   sources of other nodes
- *     parts       [place, and last this PE][PE of this node][row]: what combine adds up
+ *     parts       [place, and last this PE][PE of a node][row]: what combine adds up, as far as it
+ *                 came by NIC; direct peers are read in their stage_parts
  *     crossed     [node][row]: what forwarders have added up
  *     marks       [node]: which PEs of that node are in it
  *     stage_*     as above

@@ -69,6 +69,7 @@ static bool gen_make(const struct ry_ep *ep, struct ry_ep_gen *g)
     g->weights = take(&ok, t, k, sizeof(*g->weights));
     g->got = take(&ok, RY_EP_KINDS, n, sizeof(*g->got));
     g->got_rows = take(&ok, RY_EP_KINDS, n, sizeof(*g->got_rows));
+    g->without = take(&ok, ep->words, 1, sizeof(*g->without));
     g->expert_rows = take(&ok, local, 1, sizeof(*g->expert_rows));
     g->src_token = take(&ok, ll ? local * n : n, t, sizeof(*g->src_token));
     if (ll) {
@@ -99,7 +100,7 @@ static void gen_free(struct ry_ep_gen *g)
                          g->first,    g->row_of,     g->base,    g->staged,    g->count,
                          g->to,       g->own,        g->counts,  g->bring,     g->landed,
                          g->brought,  g->forwarded,  g->crossed, g->src_token, g->row_source,
-                         g->topk_idx, g->topk_weight};
+                         g->topk_idx, g->topk_weight, g->without};
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         free(all[i]);
@@ -120,6 +121,7 @@ static void release(struct ry_ep *ep)
     free(ep->one);
     free(ep->rank);
     free(ep->part);
+    free(ep->part_end);
     free(ep);
 }
 
@@ -156,8 +158,9 @@ static bool make(struct ry_ep *ep)
     ep->node_set = take(&ok, ep->words, ep->l.place.nodes, sizeof(*ep->node_set));
     ep->place_source = take(&ok, ep->l.places, 1, sizeof(*ep->place_source));
     ep->one = take(&ok, ep->words, 1, sizeof(*ep->one));
-    ep->rank = take(&ok, ep->l.node_max + ep->l.place.nodes, 1, sizeof(*ep->rank));
-    ep->part = take(&ok, ep->l.node_max + ep->l.place.nodes, 1, sizeof(*ep->part));
+    ep->rank = take(&ok, ep->n + ep->l.place.nodes, 1, sizeof(*ep->rank));
+    ep->part = take(&ok, ep->n + ep->l.place.nodes, 1, sizeof(*ep->part));
+    ep->part_end = take(&ok, ep->l.place.nodes, 1, sizeof(*ep->part_end));
     for (uint32_t i = 0; ok && i < ep->l.generations; i++)
         ok = gen_make(ep, &ep->gens[i]);
     if (ok)
@@ -267,17 +270,21 @@ static int input_check(struct ry_ep *ep, const ry_ep_input *in)
 }
 
 /* Keep what the caller may change after the call: who goes where, with what weight. Experts of
- * masked PEs count as absent. */
+ * masked PEs count as absent: any negative number; -2 - e remembers which. */
 static void input_keep(struct ry_ep *ep, struct ry_ep_gen *g, const ry_ep_input *in)
 {
     g->tokens = in->tokens;
     for (uint32_t t = 0; t < in->tokens; t++) {
-        const uint8_t *ids = (const uint8_t *)in->topk_idx + t * in->topk_idx_stride;
+        const uint8_t *from = (const uint8_t *)in->topk_idx + t * in->topk_idx_stride;
         const uint8_t *w = (const uint8_t *)in->topk_weight + t * in->topk_weight_stride;
+        int32_t *ids = &g->ids[t * ep->l.topk];
 
-        for (uint32_t k = 0; k < ep->l.topk; k++)
-            g->ids[t * ep->l.topk + k] =
-                in->idx_bytes == 8 ? (int32_t)((const int64_t *)ids)[k] : ((const int32_t *)ids)[k];
+        for (uint32_t k = 0; k < ep->l.topk; k++) {
+            ids[k] = in->idx_bytes == 8 ? (int32_t)((const int64_t *)(const void *)from)[k]
+                                        : ((const int32_t *)(const void *)from)[k];
+            if (ids[k] >= 0 && !ry_ep_on(ep, ry_place_expert_pe(&ep->l.place, (uint32_t)ids[k])))
+                ids[k] = -2 - ids[k];
+        }
         memcpy(&g->weights[t * ep->l.topk], w, ep->l.topk * sizeof(float));
     }
 }
@@ -300,6 +307,8 @@ static int dispatch_send(struct ry_ep *ep, const ry_ep_input *in)
         return rc;
     g->gen = gen;
     memset(g->got, 0, (size_t)RY_EP_KINDS * ep->n * sizeof(*g->got));
+    memset(g->without, 0, ep->words * sizeof(*g->without));
+    g->placed = false;
     input_keep(ep, g, in);
     ep->traffic[0] = (ry_ep_traffic){0};
     ep->sent = gen;

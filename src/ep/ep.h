@@ -61,8 +61,13 @@ struct ry_ep_gen {
     uint64_t *bring;   /* [places, T, mark words]: PEs of this node that a landed token goes to */
     uint32_t *landed;  /* [places] rows */
     uint32_t *brought; /* [node_max]: rows forwarded to each PE of this node */
+    bool placed;       /* the counts are known and all rows of this PE were sent */
+    bool ended;        /* the streams of forwarded rows have ended */
     bool *forwarded;   /* [places] */
     bool *crossed;     /* [places] */
+
+    /* PEs that were lost in mid-generation: their part is not in this PE's sums; [words] */
+    uint64_t *without;
 
     /* output */
     uint32_t rows;
@@ -99,8 +104,9 @@ struct ry_ep {
     uint32_t wait_for;       /* PE that a step could not go on without */
     uint8_t *scratch;        /* one row of dispatch, or a record */
     uint64_t *one;           /* [words] */
-    uint32_t *rank;          /* [node_max + nodes]: rows counted so far */
-    const uint16_t **part;   /* [node_max + nodes] rows that are added up */
+    uint32_t *rank;          /* [n + nodes]: rows counted so far */
+    const uint16_t **part;   /* [n + nodes]: rows that are added up, node by node */
+    uint32_t *part_end;      /* [nodes] */
     struct ry_req reqs[RY_EP_MESSAGE_BLOCKS];
     ry_ep_traffic traffic[2]; /* dispatch, combine */
 };
@@ -241,13 +247,32 @@ static inline uint64_t *ry_ep_ht_bring(const struct ry_ep *ep, const struct ry_e
 
     return &g->bring[i * ry_ep_mark_words(&ep->l)];
 }
-/* PE by which tokens of `source` enter and leave `node`. */
+/* The forwarder of `source` in another node. */
 static inline uint32_t ry_ep_ht_forwarder(const struct ry_ep *ep, uint32_t source, uint32_t node)
 {
     return ry_place_forwarder(&ep->l.place, source, node);
 }
-/* Does p of this node forward rows of anybody? Then all PEs of the node hear from it. */
+/* PE by which tokens of `source` enter and leave `node`: the forwarder there; where that was lost,
+ * the source itself sends to the PEs of the node and adds up what they give back. */
+static inline uint32_t ry_ep_ht_ferry(const struct ry_ep *ep, uint32_t source, uint32_t node)
+{
+    uint32_t p = ry_ep_ht_forwarder(ep, source, node);
+
+    return ry_ep_on(ep, p) ? p : source;
+}
+/* Where `source` takes parts from PEs of a node whose forwarder was lost: the place at which it
+ * would forward for that forwarder, or one that it never uses. */
+static inline uint32_t ry_ep_ht_spare(const struct ry_ep *ep, uint32_t source, uint32_t node)
+{
+    uint32_t home = ry_place_node(&ep->l.place, source);
+
+    return (node < home ? node : node - 1) * ry_place_forward_share(&ep->l.place);
+}
+/* Does p, of this node, forward rows of anybody? Then all PEs of the node hear from it. */
 bool ry_ep_ht_forwards(const struct ry_ep *ep, uint32_t p);
+/* After a loss: tokens of this PE again, without the forwarder; rows given back again. */
+int ry_ep_ht_resend_tokens(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t node);
+int ry_ep_ht_resend_rows(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t lost);
 
 /* ht_forward.c: rows of other nodes on their way to PEs of this one, and their sums back. 1: all
  * done; 0: ep->wait_for has not sent all. */
