@@ -96,10 +96,10 @@ static bool gen_make(const struct ry_ep *ep, struct ry_ep_gen *g)
 
 static void gen_free(struct ry_ep_gen *g)
 {
-    void *const all[] = {g->ids,      g->weights,    g->got,     g->got_rows,  g->expert_rows,
-                         g->first,    g->row_of,     g->base,    g->staged,    g->count,
-                         g->to,       g->own,        g->counts,  g->bring,     g->landed,
-                         g->brought,  g->forwarded,  g->crossed, g->src_token, g->row_source,
+    void *const all[] = {g->ids,      g->weights,     g->got,     g->got_rows,  g->expert_rows,
+                         g->first,    g->row_of,      g->base,    g->staged,    g->count,
+                         g->to,       g->own,         g->counts,  g->bring,     g->landed,
+                         g->brought,  g->forwarded,   g->crossed, g->src_token, g->row_source,
                          g->topk_idx, g->topk_weight, g->without};
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
@@ -114,6 +114,8 @@ static void release(struct ry_ep *ep)
     free(ep->span);
     free(ep->peer);
     free(ep->active);
+    free(ep->gone);
+    free(ep->vote_span);
     free(ep->by_nic);
     free(ep->node_set);
     free(ep->place_source);
@@ -149,6 +151,8 @@ static bool make(struct ry_ep *ep)
     bool ok = true;
 
     ep->active = take(&ok, ep->words, 1, sizeof(*ep->active));
+    ep->gone = take(&ok, ep->words, 1, sizeof(*ep->gone));
+    ep->vote_span = take(&ok, ep->n, 2, sizeof(*ep->vote_span));
     ep->peer = take(&ok, ep->n, 1, sizeof(*ep->peer));
     ep->span = take(&ok, (size_t)RY_EP_KINDS * ep->l.generations, (size_t)ep->n * ep->channels,
                     sizeof(*ep->span));
@@ -186,6 +190,7 @@ static struct ry_ep *begin(ry_ctx *ctx, const ry_ep_attr *attr, const struct ry_
     ep->index = ep->pe - ep->node_first;
     ep->words = (ep->n + 63) / 64;
     ep->channels = 1;
+    ep->hint = RY_EP_NO_PE;
     for (uint32_t p = 0; p < ep->n; p++)
         if (p != ep->pe && ep->m->peers[p].n_channels > ep->channels)
             ep->channels = ep->m->peers[p].n_channels;
@@ -231,11 +236,20 @@ int ry_ep_create(ry_ctx *ctx, const ry_ep_attr *attr, ry_ep **out)
     return RY_OK;
 }
 
+static bool everybody(const struct ry_ep *ep)
+{
+    uint32_t n = 0;
+
+    for (uint32_t p = 0; p < ep->n; p++)
+        n += ry_ep_on(ep, p);
+    return n == ep->n;
+}
+
 void ry_ep_destroy(ry_ep *ep)
 {
     if (!ep)
         return;
-    if (ep->broken == RY_OK && ry_ep_quiesce(ep) == RY_OK)
+    if (ep->broken == RY_OK && ry_ep_quiesce(ep) == RY_OK && everybody(ep))
         ry_barrier(ep->ctx);
     ry_free(ep->ctx, ep->block);
     release(ep);
@@ -307,7 +321,8 @@ static int dispatch_send(struct ry_ep *ep, const ry_ep_input *in)
         return rc;
     g->gen = gen;
     memset(g->got, 0, (size_t)RY_EP_KINDS * ep->n * sizeof(*g->got));
-    memset(g->without, 0, ep->words * sizeof(*g->without));
+    for (uint32_t i = 0; i < ep->words; i++)
+        g->without[i] = ~ep->active[i];
     g->placed = false;
     input_keep(ep, g, in);
     ep->traffic[0] = (ry_ep_traffic){0};
@@ -439,11 +454,6 @@ void ry_ep_dequantise(const ry_ep *ep, const ry_ep_output *out, uint32_t row, fl
 
         dst[i] = ry_f32_mul(ry_e4m3_to_f32(x[i]), scale);
     }
-}
-
-void ry_ep_active(const ry_ep *ep, uint64_t *mask)
-{
-    memcpy(mask, ep->active, ep->words * sizeof(*mask));
 }
 
 void ry_ep_last_traffic(const ry_ep *ep, ry_ep_traffic *dispatch, ry_ep_traffic *combine)

@@ -66,8 +66,7 @@ struct ry_ep_gen {
     bool *forwarded;   /* [places] */
     bool *crossed;     /* [places] */
 
-    /* PEs that were lost in mid-generation: their part is not in this PE's sums; [words] */
-    uint64_t *without;
+    uint64_t *without; /* [words]: PEs whose part is not in this PE's sums: masked, or lost since */
 
     /* output */
     uint32_t rows;
@@ -97,6 +96,13 @@ struct ry_ep {
     uint64_t sent, received, returned, combined;
     /* of these, what peers may write over: answer.c */
     uint64_t forward_done, cross_done;
+
+    /* masks */
+    uint64_t *gone; /* [words]: known to be lost */
+    uint64_t round; /* votes so far */
+    uint32_t hint;  /* whom others vote on */
+    bool settling;
+    struct ry_ep_span *vote_span; /* [2, n] */
 
     struct ry_ep_peer *peer; /* [n] */
     struct ry_ep_span *span; /* [RY_EP_KINDS, generations, n, channels] */
@@ -213,6 +219,15 @@ int ry_ep_answer_flush(struct ry_ep *ep);
 /* Wait until nobody owes anything. */
 int ry_ep_quiesce(struct ry_ep *ep);
 
+/* --- mask.c --- */
+
+/* Is a PE lost, or does anybody vote? Then ry_ep_settle is due. */
+bool ry_ep_unsettled(struct ry_ep *ep);
+/* Agree with the other survivors on who is lost, mask them, and send again what they held. */
+int ry_ep_settle(struct ry_ep *ep);
+/* A post was refused: RY_OK if that is because the peer is lost, which ry_ep_settle will see to. */
+int ry_ep_refused(struct ry_ep *ep, uint32_t p, int rc);
+
 /* --- modes --- */
 
 int ry_ep_ll_dispatch_send(struct ry_ep *ep, struct ry_ep_gen *g, const ry_ep_input *in);
@@ -260,13 +275,13 @@ static inline uint32_t ry_ep_ht_ferry(const struct ry_ep *ep, uint32_t source, u
 
     return ry_ep_on(ep, p) ? p : source;
 }
-/* Where `source` takes parts from PEs of a node whose forwarder was lost: the place at which it
- * would forward for that forwarder, or one that it never uses. */
+/* Where `source` takes parts from PEs of a node whose forwarder was lost: a place of its own for
+ * each other node, because rows of the lost one's tokens may still be under way to the others. */
 static inline uint32_t ry_ep_ht_spare(const struct ry_ep *ep, uint32_t source, uint32_t node)
 {
     uint32_t home = ry_place_node(&ep->l.place, source);
 
-    return (node < home ? node : node - 1) * ry_place_forward_share(&ep->l.place);
+    return ep->l.places + 1 + (node < home ? node : node - 1);
 }
 /* Does p, of this node, forward rows of anybody? Then all PEs of the node hear from it. */
 bool ry_ep_ht_forwards(const struct ry_ep *ep, uint32_t p);

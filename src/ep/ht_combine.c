@@ -234,14 +234,24 @@ static int check_node(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t node)
     return rc;
 }
 
+/* Is one of those lost that this PE forwards for? Then PEs may give back rows of it or not. */
+static bool open_places(const struct ry_ep *ep)
+{
+    for (uint32_t i = 0; i < ep->l.places; i++)
+        if (ep->place_source[i] != RY_EP_NO_PE && !ry_ep_on(ep, ep->place_source[i]))
+            return true;
+    return false;
+}
+
 static int check(struct ry_ep *ep, struct ry_ep_gen *g)
 {
+    bool open = open_places(ep);
     int rc = RY_OK;
 
     for (uint32_t d = 0; d < ep->node_size && rc == RY_OK; d++) {
         uint32_t p = ep->node_first + d;
 
-        if (p != ep->pe && ry_ep_on(ep, p))
+        if (p != ep->pe && ry_ep_on(ep, p) && !open)
             rc = ry_ep_wrong_rows(ep, RY_EP_COMBINE, p, g->got_rows[RY_EP_COMBINE * ep->n + p],
                                   g->own[p] + g->brought[d]);
     }
@@ -272,8 +282,8 @@ static uint32_t parts_of(struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t t
         ep->part[n++] =
             node == ep->node
                 ? ry_ep_ht_part(ep, g, ep->l.places, d, row)
-                : ry_ep_here(ep, ry_ep_part_at(&ep->l, g->gen, ry_ep_ht_spare(ep, ep->pe, node), d,
-                                               row));
+                : ry_ep_here(
+                      ep, ry_ep_part_at(&ep->l, g->gen, ry_ep_ht_spare(ep, ep->pe, node), d, row));
     }
     if (crossed && any)
         ep->part[n++] =

@@ -238,9 +238,9 @@ static int send_to(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t kind, uint32_
 {
     memset(ep->one, 0, ep->words * sizeof(*ep->one));
     ry_ep_add(ep->one, p);
-    return ry_ep_ht_send_tokens(
-        ep, g, kind, p, ep->one,
-        ry_ep_record_at(&ep->l, g->gen, ry_ep_ht_before(ep, g, p, ep->pe)), g->own[p]);
+    return ry_ep_ht_send_tokens(ep, g, kind, p, ep->one,
+                                ry_ep_record_at(&ep->l, g->gen, ry_ep_ht_before(ep, g, p, ep->pe)),
+                                g->own[p]);
 }
 
 static int near_send(struct ry_ep *ep, struct ry_ep_gen *g)
@@ -326,8 +326,7 @@ static uint32_t missing(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t p)
         return p;
     for (uint32_t s = 0; s < ep->n; s++) /* it was lost: its sources send again */
         if (ry_ep_on(ep, s) && ry_place_node(&ep->l.place, s) != ep->node &&
-            ry_ep_ht_forwarder(ep, s, ep->node) == p &&
-            !ry_ep_got(ep, RY_EP_FORWARD, g->gen, s))
+            ry_ep_ht_forwarder(ep, s, ep->node) == p && !ry_ep_got(ep, RY_EP_FORWARD, g->gen, s))
             return s;
     return RY_EP_NO_PE;
 }

@@ -65,8 +65,8 @@ static void store_rows(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t place, ui
 
             if (!to || !ry_ep_has(bring, d))
                 continue;
-            to +=
-                ry_ep_record_at(&ep->l, g->gen, ry_ep_ht_before(ep, g, ep->node_first + d, source) + ep->rank[d]++);
+            to += ry_ep_record_at(
+                &ep->l, g->gen, ry_ep_ht_before(ep, g, ep->node_first + d, source) + ep->rank[d]++);
             ry_ep_store(ep, RY_EP_FORWARD, to, record, ep->l.record_bytes);
         }
     }
@@ -77,10 +77,12 @@ static int send_rows(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t place, uint
                      uint32_t d, bool last)
 {
     uint32_t p = ep->node_first + d, begin[RY_CHANNELS_MAX + 1], from = 0, row = 0;
-    uint64_t to = ry_ep_record_at(&ep->l, g->gen, ry_ep_ht_before(ep, g, ep->node_first + d, source));
+    uint64_t to =
+        ry_ep_record_at(&ep->l, g->gen, ry_ep_ht_before(ep, g, ep->node_first + d, source));
     int rc = RY_OK;
 
-    ry_ep_share(ep, p, ry_ep_ht_count(ep, g, ep->node_first + d, source), ep->l.record_bytes, begin);
+    ry_ep_share(ep, p, ry_ep_ht_count(ep, g, ep->node_first + d, source), ep->l.record_bytes,
+                begin);
     for (uint32_t c = 0; c < ry_ep_channels(ep, p) && rc == RY_OK; c++) {
         struct ry_ep_stream s = ry_ep_stream_open(ep, RY_EP_FORWARD, g->gen, p, c);
 
