@@ -188,7 +188,7 @@ RY_FN void ry_move_copy(struct ry_channel *ch, uint32_t log, uint32_t to, uint32
         *next = ry_seq_add(end, 1);
         ry_channel_note_proof(ch, *next);
     }
-    ch->replayed += messages;
+    ry_st_rel64(&ch->replayed, ry_ld_rlx64(&ch->replayed) + messages);
     ry_st_rel64(&ch->last_replayed, messages);
 }
 

@@ -172,7 +172,7 @@ RY_FN void ry_record_carry(const struct ry_ring *from, uint32_t from_slot, const
     ry_wqe_head(dst, op, idx, to->qpn, ry_wqe_ds(src));
     if (op == RY_OP_NOP)
         return;
-    dst->rkey = ry_be32(to->rkeys[tag >> RY_TAG_RMR_SHIFT]);
+    dst->rkey = ry_be32(ry_ld_rlx32(&to->rkeys[tag >> RY_TAG_RMR_SHIFT]));
     if ((tag & RY_TAG_SIGNAL) && !RY_MUT(RY_MUT_ONE_WORD))
         dst->raddr =
             ry_be64(ry_be64(src->raddr) + ((uint64_t)to_slot - from_slot) * ry_signal_stride(tag));

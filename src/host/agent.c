@@ -9,7 +9,7 @@ static void ask(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
 
     uint64_t asked = ry_ld_acq64(&p->asked_ns);
 
-    if (!asked || now_ns - p->ping_ns < RY_AGENT_PING_NS)
+    if (!asked || now_ns - p->ping_ns < m->cfg.path_timeout_ns)
         return;
     if (now_ns > asked && now_ns - asked > 4 * m->env.lost_ns_max) {
         ry_st_rel64(&p->asked_ns, 0); /* who still waits asks anew */
@@ -22,7 +22,7 @@ static void ask(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
 /* When must the agent look again at what it is doing with this peer? */
 static uint64_t peer_step(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
 {
-    uint64_t next = now_ns + RY_AGENT_IDLE_NS;
+    uint64_t next = now_ns + ry_agent_idle_ns(m);
 
     ask(m, p, now_ns);
     for (uint32_t c = 0; c < p->n_channels; c++) {
@@ -35,7 +35,7 @@ static uint64_t peer_step(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
             ry_agent_in(m, p, c * RY_SLOTS + s, now_ns);
             if (p->in[c * RY_SLOTS + s].state == RY_IN_FENCING ||
                 (o->state != RY_OUT_EMPTY && o->state != RY_OUT_ARMED))
-                next = now_ns + RY_AGENT_BUSY_NS / 5;
+                next = now_ns + ry_agent_tick_ns(m) / 5;
         }
     }
     return next;
@@ -43,7 +43,7 @@ static uint64_t peer_step(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
 
 uint64_t ry_agent_step(struct ry_mesh *m, uint64_t now_ns)
 {
-    uint64_t next = now_ns + RY_AGENT_IDLE_NS;
+    uint64_t next = now_ns + ry_agent_idle_ns(m);
 
     ry_agent_events(m, now_ns);
     ry_agent_receive(m, now_ns);

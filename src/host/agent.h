@@ -34,17 +34,36 @@ struct ry_msg {
     struct ry_qp_addr addr;
 };
 
-/* Times of the agent that are no settings. */
-enum {
-    RY_AGENT_REPEAT_NS = 5 * 1000 * 1000,   /* between repeats of a question */
-    RY_AGENT_ARM_NS = 1000 * 1000 * 1000,   /* longest wait for ARMED */
-    RY_AGENT_FLUSH_NS = 1000 * 1000 * 1000, /* longest wait for flushes: then the NIC is dead */
-    RY_AGENT_LADDER_NS = 200 * 1000 * 1000, /* between steps of rule 7's ladder */
-    RY_AGENT_IDLE_NS = 10 * 1000 * 1000,    /* tick without traffic */
-    RY_AGENT_BUSY_NS = 1000 * 1000,         /* tick with traffic */
-    RY_AGENT_PING_NS = 50 * 1000 * 1000,    /* between two questions to a peer that is waited for */
-    RY_AGENT_PROBE_GAP_NS = 1000 * 1000,    /* between two probes of one path */
-};
+/* Times of the agent that are no settings of their own: shares of those that are, so that the whole
+ * engine is as fast or as patient as RAILYARD_PATH_TIMEOUT (50 ms: the figures in brackets) and
+ * RAILYARD_TIMEOUT (2 s) say. */
+static inline uint64_t ry_agent_repeat_ns(const struct ry_mesh *m) /* a question again (5 ms) */
+{
+    return m->cfg.path_timeout_ns / 10;
+}
+static inline uint64_t ry_agent_tick_ns(const struct ry_mesh *m) /* with traffic (1 ms) */
+{
+    return m->cfg.path_timeout_ns / 50;
+}
+static inline uint64_t ry_agent_idle_ns(const struct ry_mesh *m) /* without traffic (10 ms) */
+{
+    return m->cfg.path_timeout_ns / 5;
+}
+static inline uint64_t
+ry_agent_deaf_ns(const struct ry_mesh *m) /* between tries to meet an ARM (100 ms) */
+{
+    return m->cfg.path_timeout_ns * 2;
+}
+static inline uint64_t
+ry_agent_setup_ns(const struct ry_mesh *m) /* ARMED, or flushes, at most (1 s) */
+{
+    return m->cfg.timeout_ns / 2;
+}
+static inline uint64_t
+ry_agent_ladder_ns(const struct ry_mesh *m) /* a step of rule 7's ladder (200 ms) */
+{
+    return m->cfg.path_timeout_ns * 4;
+}
 
 /* agent_msg.c */
 void ry_agent_send(struct ry_mesh *m, uint32_t pe, struct ry_msg *msg);

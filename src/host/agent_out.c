@@ -49,9 +49,9 @@ static void arming(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint32_t i,
     struct ry_out_slot *s = &p->out[c].slot[i];
 
     if (now_ns >= s->until_ns || !ry_agent_pair_up(m, p, s->rail, s->peer_rail)) {
-        give_up_arming(m, p, s, now_ns, false);
+        give_up_arming(m, p, s, now_ns, now_ns >= s->until_ns);
     } else if (now_ns >= s->next_ns) {
-        s->next_ns = now_ns + RY_AGENT_REPEAT_NS;
+        s->next_ns = now_ns + ry_agent_repeat_ns(m);
         send_about(m, p, c, i, RY_MSG_ARM);
     }
 }
@@ -63,7 +63,7 @@ void ry_agent_armed(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *m
 
     if (s->state != RY_OUT_ARMING || msg->epoch != s->epoch)
         return;
-    p->rkeys[s->peer_rail][0] = (uint32_t)msg->a;
+    ry_st_rel32(&p->rkeys[s->peer_rail][0], (uint32_t)msg->a);
     if (m->nic->ops->qp_connect(s->qp, &msg->addr)) {
         give_up_arming(m, p, s, now_ns, false);
         return;
@@ -111,7 +111,7 @@ static void probing(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint32_t i
         s->until_ns = now_ns + m->cfg.path_timeout_ns;
         s->next_ns = s->probes_good == 1 && probes_wanted(m, oc->ch) > 1
                          ? now_ns
-                         : now_ns + RY_AGENT_PROBE_GAP_NS;
+                         : now_ns + ry_agent_tick_ns(m);
     }
     if (failed || now_ns >= s->until_ns || !ry_agent_pair_up(m, p, s->rail, s->peer_rail)) {
         give_up_arming(m, p, s, now_ns, s->probes_good == 0);
@@ -152,7 +152,7 @@ static void flushing(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint32_t 
     struct ry_out_slot *s = &p->out[c].slot[i];
     int rc = m->nic->ops->qp_flushed(s->qp);
 
-    if (rc == 0 && now_ns - s->since_ns < RY_AGENT_FLUSH_NS)
+    if (rc == 0 && now_ns - s->since_ns < ry_agent_setup_ns(m))
         return;
     ry_st_rel64(&s->host.flushed_epoch, s->epoch);
     go(s, RY_OUT_FENCING, now_ns);
@@ -171,7 +171,7 @@ static void fencing(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint32_t i
     if (p->state == RY_PEER_GONE) {
         fenced(m, s); /* its memory is gone with it */
     } else if (now_ns >= s->next_ns) {
-        s->next_ns = now_ns + RY_AGENT_REPEAT_NS;
+        s->next_ns = now_ns + ry_agent_repeat_ns(m);
         send_about(m, p, c, i, RY_MSG_FAILED);
     }
 }

@@ -86,7 +86,7 @@ void ry_agent_news(struct ry_mesh *m, uint64_t now_ns)
         waiting = true;
     }
     m->rails_told = m->rails_news;
-    m->rails_repeat_ns = waiting ? now_ns + RY_AGENT_REPEAT_NS : UINT64_MAX;
+    m->rails_repeat_ns = waiting ? now_ns + ry_agent_repeat_ns(m) : UINT64_MAX;
 }
 
 void ry_agent_take_news(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg)

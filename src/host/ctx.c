@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "host/clock.h"
+#include "host/control.h"
 #include "host/error.h"
 #include "host/heap_map.h"
 
@@ -60,8 +61,10 @@ static uint64_t sys_layout(struct ry_ctx *ctx, bool place)
 /* Values that the settings leave to the backend. */
 static void resolve_auto(struct ry_config *c)
 {
-    bool emu = c->nic == RY_NIC_AUTO || c->nic == RY_NIC_EMU;
+    bool emu;
 
+    ry_ctx_pick_nic(c);
+    emu = c->nic == RY_NIC_EMU;
     if (!c->path_timeout_ns)
         c->path_timeout_ns = emu ? 50000000ull : 250000000ull;
     if (!c->timeout_ns)
@@ -193,6 +196,8 @@ static int join_job(struct ry_ctx *ctx, uint64_t deadline_ns)
     if (rc == RY_OK)
         rc = ry_mesh_connect(&ctx->mesh, deadline_ns);
     if (rc == RY_OK)
+        rc = ry_control_start(ctx);
+    if (rc == RY_OK)
         rc = ry_ctx_threads_start(ctx);
     if (rc == RY_OK)
         rc = ctx->boot->ops->barrier(ctx->boot, deadline_ns);
@@ -202,6 +207,7 @@ static int join_job(struct ry_ctx *ctx, uint64_t deadline_ns)
 static void release(struct ry_ctx *ctx)
 {
     ry_ctx_threads_stop(ctx);
+    ry_control_stop(ctx);
     if (ctx->mesh.nic) {
         ry_mesh_teardown_qps(&ctx->mesh);
         for (uint32_t q = 0; ctx->mesh.peers && q < ctx->mesh.n_pes; q++)

@@ -13,6 +13,7 @@
 #include "host/log.h"
 #include "host/mesh.h"
 
+struct ry_control;
 struct ry_fault_plan_state;
 
 struct ry_heap_block {
@@ -48,12 +49,15 @@ struct ry_ctx {
     ry_event_cb event_cb;
     void *event_arg;
 
+    struct ry_control *control; /* control.c */
     struct ry_fault_plan_state *faults;
     uint64_t fault_base_ns; /* ry_fault_start */
     uint64_t ops;           /* posted since then */
 };
 
 /* ctx_nic.c, ctx_peers.c, ctx_thread.c, ctx_event.c */
+/* auto becomes the backend that this machine has. */
+void ry_ctx_pick_nic(struct ry_config *c);
 int ry_ctx_open_nic(struct ry_ctx *ctx, struct ry_nic **out);
 int ry_ctx_map_peers(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint64_t deadline_ns);
 void ry_ctx_unmap_peer(struct ry_ctx *ctx, struct ry_peer *p);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "host/ctx.h"
+#include "host/fault_plan.h"
 
 enum { QUIET_NS = 1000000000 }; /* one line a second and rail is enough for a person */
 
@@ -76,6 +77,7 @@ void ry_ctx_event(void *arg, const struct ry_mesh *m, int type, uint32_t peer, u
     ev.text = text;
     pthread_mutex_lock(&ctx->lock);
     ry_log(&ctx->log, level_of(ctx, &ev), "%s", text);
+    ry_fault_saw(ctx, &ev);
     if (ctx->event_cb)
         ctx->event_cb(ctx->event_arg, &ev);
     pthread_mutex_unlock(&ctx->lock);

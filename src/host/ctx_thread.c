@@ -9,6 +9,7 @@
 
 #include "host/agent.h"
 #include "host/clock.h"
+#include "host/control.h"
 #include "host/ctx.h"
 #include "host/error.h"
 
@@ -81,6 +82,7 @@ static void *agent_main(void *arg)
         boot_events(ctx);
         next = ry_agent_step(m, now);
         ry_amo_work(ctx);
+        next = ry_min64(next, ry_control_tick(ctx, now));
         if (ctx->on_tick)
             next = ry_min64(next, ctx->on_tick(ctx, now));
         activity = __atomic_load_n(&m->activity, __ATOMIC_RELAXED);
@@ -88,7 +90,7 @@ static void *agent_main(void *arg)
             busy_ns = now;
         seen = activity;
         if (now - busy_ns < DOZE_AFTER_NS) {
-            next = ry_min64(next, now + RY_AGENT_BUSY_NS);
+            next = ry_min64(next, now + ry_agent_tick_ns(m));
         } else {
             /* agent and poster: one of the two sees the other's word */
             __atomic_store_n(&m->agent_dozes, true, __ATOMIC_SEQ_CST);

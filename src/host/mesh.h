@@ -115,6 +115,7 @@ struct ry_in_slot {
     struct ry_qp_addr peer;
     uint64_t since_ns;
     uint32_t ladder; /* step of rule 7's ladder */
+    uint64_t deaf_until_ns; /* an ARM that could not be met is not tried again before */
 };
 
 /* Health of one pair of rails towards a peer: back-off of returns. */

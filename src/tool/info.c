@@ -91,7 +91,7 @@ static void roff(const char *text)
 static void print_man(const ry_setting_info *list, uint32_t n)
 {
     puts(".\\\" Made by railyard info --settings man; do not edit.\n"
-         ".TH RAILYARD.CONF 5 \"\" \"railyard\" \"railyard manual\"\n"
+         ".TH RAILYARD.CONF 5 \"2026-11-29\" \"railyard\" \"railyard manual\"\n"
          ".SH NAME\nrailyard.conf \\- settings of railyard\n"
          ".SH DESCRIPTION\n"
          "A setting is a variable of the environment, or a line\n.B NAME = VALUE\n"

@@ -6,6 +6,7 @@ mark=ry-signals-$$
 
 # start PES: a job that waits, with a grandchild a PE; sets $launcher and $job
 start() {
+    : >"$work/out" # nothing of the run before
     "$R" run -n "$1" bash -c "sleep 1000.$$ & exec -a $mark '$J' wait" >"$work/out" 2>&1 &
     launcher=$!
     for _ in $(seq 200); do
