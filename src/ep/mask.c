@@ -39,8 +39,7 @@ static bool look(struct ry_ep *ep)
     bool news = false;
 
     for (uint32_t p = 0; p < ep->n; p++) {
-        if (!votes(ep, p) ||
-            __atomic_load_n(&ep->m->peers[p].state, __ATOMIC_ACQUIRE) != RY_PEER_GONE)
+        if (!votes(ep, p) || ry_peer_state(&ep->m->peers[p]) != RY_PEER_GONE)
             continue;
         ry_ep_add(ep->gone, p);
         news = true;
@@ -59,7 +58,7 @@ bool ry_ep_unsettled(struct ry_ep *ep)
 
 int ry_ep_refused(struct ry_ep *ep, uint32_t p, int rc)
 {
-    return __atomic_load_n(&ep->m->peers[p].state, __ATOMIC_ACQUIRE) == RY_PEER_GONE ? RY_OK : rc;
+    return ry_peer_state(&ep->m->peers[p]) == RY_PEER_GONE ? RY_OK : rc;
 }
 
 /* Whom the next round is about: the first that is lost and not masked; if there is none here, whom
