@@ -40,7 +40,8 @@ struct ry_hello {
     uint32_t failover;
     uint32_t p2p;
     uint32_t rails;
-    char nic[16]; /* backend */
+    uint64_t homes; /* rails on which channels live, a bit each; 0: all */
+    char nic[16];   /* backend */
     struct ry_rail_wire rail[RY_RAILS_MAX];
 };
 
@@ -238,6 +239,9 @@ static inline void ry_peer_become(struct ry_peer *p, enum ry_peer_state s)
 {
     __atomic_store_n(&p->state, s, __ATOMIC_RELEASE);
 }
+
+/* Bytes that one path slot takes for its ring and the words beside it. */
+size_t ry_slot_memory_bytes(uint32_t depth);
 
 /* --- addresses --- */
 
