@@ -10,7 +10,9 @@
 enum { START_SLOTS = 2, LINE = 64 };
 
 /* Memory of one slot: ring, then one line each for the CQE and the words. */
-static size_t slot_bytes(const struct ry_mesh *m) { return (size_t)m->cfg.depth * 64 + 4 * LINE; }
+size_t ry_slot_memory_bytes(uint32_t depth) { return (size_t)depth * 64 + 4 * LINE; }
+
+static size_t slot_bytes(const struct ry_mesh *m) { return ry_slot_memory_bytes(m->cfg.depth); }
 
 static void slot_place(const struct ry_mesh *m, struct ry_out_slot *s, uint8_t *at)
 {

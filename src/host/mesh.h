@@ -227,6 +227,9 @@ void ry_mesh_teardown(struct ry_mesh *m);
  * in the survivors' words. */
 int ry_mesh_rejoin(struct ry_mesh *m, uint32_t pe, const struct ry_hello *hello);
 
+/* Bytes that one path slot takes for its ring and the words beside it. */
+size_t ry_slot_memory_bytes(uint32_t depth);
+
 /* --- addresses --- */
 
 static inline struct ry_channel *ry_mesh_channel(struct ry_mesh *m, uint32_t pe, uint32_t c)
