@@ -40,7 +40,8 @@ struct ry_hello {
     uint32_t failover;
     uint32_t p2p;
     uint32_t rails;
-    char nic[16]; /* backend */
+    uint64_t homes; /* rails on which channels live, a bit each; 0: all */
+    char nic[16];   /* backend */
     struct ry_rail_wire rail[RY_RAILS_MAX];
 };
 
