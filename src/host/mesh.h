@@ -40,7 +40,8 @@ struct ry_hello {
     uint32_t failover;
     uint32_t p2p;
     uint32_t rails;
-    char nic[16]; /* backend */
+    uint64_t homes; /* rails on which channels live, a bit each; 0: all */
+    char nic[16];   /* backend */
     struct ry_rail_wire rail[RY_RAILS_MAX];
 };
 
@@ -115,6 +116,7 @@ struct ry_in_slot {
     struct ry_qp_addr peer;
     uint64_t since_ns;
     uint32_t ladder; /* step of rule 7's ladder */
+    uint64_t deaf_until_ns; /* an ARM that could not be met is not tried again before */
 };
 
 /* Health of one pair of rails towards a peer: back-off of returns. */
@@ -225,6 +227,9 @@ void ry_mesh_teardown(struct ry_mesh *m);
 /* Take a peer's place anew (a replacement joined under its rank): channels start above every value
  * in the survivors' words. */
 int ry_mesh_rejoin(struct ry_mesh *m, uint32_t pe, const struct ry_hello *hello);
+
+/* Bytes that one path slot takes for its ring and the words beside it. */
+size_t ry_slot_memory_bytes(uint32_t depth);
 
 /* --- addresses --- */
 

@@ -82,9 +82,12 @@ bad 2 "nothing is named" undrain
 bad 2 "nothing is named" fault
 bad 2 "column 11: 'soon'" fault 'port-down@soon:pe0/rail1'
 bad 2 "give one" status --metrics --json -
+bad 2 "--plan '0'" info --plan 0
+bad 2 "give one" info --plan 8 --config
 bad 2 "unknown command 'epp'" epp
 
 # what only starting shows: the heap is the user's and too small
-RAILYARD_HEAP_SIZE=1M bad 2 "heap too small: low-latency exchange needs" ep --pes 2 --iters 1 --pes-as threads
+RAILYARD_HEAP_SIZE=1M bad 2 "heap too small: low-latency exchange needs" \
+    ep --pes 2 --iters 1 --pes-as threads
 
 [ "$failures" -eq 0 ] || exit 1

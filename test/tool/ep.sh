@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # railyard ep: every mode, type, handler and shape ends well, and says so in the promised form.
-# shellcheck source=/dev/null
+# shellcheck source=/dev/null disable=SC2154
 . "$(dirname "$0")/lib.sh"
 small=(--pes 4 --tokens 24 --hidden 256 --experts 12 --topk 3 --iters 6)
 good='j["ok"] and j["lost"] == j["duplicated"] == j["corrupted"] == j["masked"] == 0'
@@ -11,7 +11,7 @@ for mode in ll ht; do
         run "$mode $dtype" 0 "$R" ep "${small[@]}" --mode $mode --dtype $dtype --json - &&
             json ep "$work/out" "$good" "$rows" 'len(j["rails"]) == 8' \
                 'all(r["bytes"] > 0 for r in j["rails"])' \
-                'j["dispatch"]["gbps"] > 0 and j["combine"]["us_p99"] >= j["combine"]["us_p50"]'
+                'j["dispatch"]["gbps"] > 0' 'j["combine"]["us_p99"] >= j["combine"]["us_p50"]'
     done
 done
 for handler in gpu cpu cpu_host_memory; do
@@ -19,7 +19,8 @@ for handler in gpu cpu cpu_host_memory; do
         json ep "$work/out" "$good" "$rows"
 done
 run "threads, 4 nodes" 0 "$R" ep "${small[@]}" --nodes 4 --pes-as threads --json - &&
-    json ep "$work/out" "$good" "$rows" 'j["nodes"] == 4' 'j["dispatch"]["local_gbps"] < j["dispatch"]["rail_gbps"]'
+    json ep "$work/out" "$good" "$rows" 'j["nodes"] == 4' \
+        'j["dispatch"]["local_gbps"] < j["dispatch"]["rail_gbps"]'
 run "rails that differ" 0 "$R" ep "${small[@]}" --rails 4,2 --mode ht --json - &&
     json ep "$work/out" "$good" "$rows" 'len(j["rails"]) == 12' \
         '{r["name"] for r in j["rails"]} == {"emu0:1", "emu0:2", "emu1:1", "emu1:2"}'
@@ -30,7 +31,7 @@ run "one token" 0 "$R" ep "${small[@]}" --tokens 1 --json - && json ep "$work/ou
 # a recording whose tokens all go to one expert, and some to none
 {
     echo '{"type":"meta","top_k":2}'
-    for i in 0 1 2 3 4 5 6; do
+    for _ in 0 1 2 3 4 5 6; do
         echo '{"type":"route","topk_ids":[3,-1],"topk_weights":[0.75,0.0]}'
     done
     echo '{"type":"route","topk_ids":[-1,-1],"topk_weights":[0.0,0.0]}'

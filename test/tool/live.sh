@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # status, fault, drain and undrain on a running job, which ends well.
-# shellcheck source=/dev/null
+# shellcheck source=/dev/null disable=SC2154
 . "$(dirname "$0")/lib.sh"
 "$R" ep --pes 4 --tokens 16 --hidden 256 --duration 9s --json "$work/ep.json" \
     >"$work/ep.out" 2>"$work/ep.err" </dev/null &

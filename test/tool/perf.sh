@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # railyard perf: every operation, checked; its table and JSON.
-# shellcheck source=/dev/null
+# shellcheck source=/dev/null disable=SC2154
 . "$(dirname "$0")/lib.sh"
 good='j["ok"] and all(r["wrong"] == 0 for r in j["rows"]) and j["error"] is None'
 
 for op in put get; do
     run "$op" 0 "$R" perf $op --size 1:4K --iters 40 --warmup 4 --json - &&
-        json perf "$work/out" "$good" '[r["bytes"] for r in j["rows"]] == [1 << i for i in range(13)]' \
+        json perf "$work/out" "$good" \
+            '[r["bytes"] for r in j["rows"]] == [1 << i for i in range(13)]' \
             'all(r["iters"] == 40 and len(r["rail_gbps"]) == 2 for r in j["rows"])' \
             'all(r["memcpy_gbps"] > 0 and r["us_p99"] >= r["us_p50"] > 0 for r in j["rows"])'
 done
