@@ -2,8 +2,10 @@
 /* A channel: posting messages, seeing them completed, proven, released, reusable.
  *
  * released: the log may forget it. Its signal was seen acknowledged and the receiver's answer was
- * seen, or a read behind it was answered through its path (rules 6 and 15). reusable: its buffers
- * may be written again. Released, and every path life that carried it is proven or fenced. */
+ *           seen, or a read behind it was answered through its path (rules 6 and 15).
+ * reusable: no path can write or read its buffers any more: released, and every path life that
+ *           carried it is proven or fenced. Whether the receiver has consumed what it got is for
+ *           the caller to know: a proof read may release a message before its answer comes. */
 #ifndef RY_CORE_CHANNEL_H
 #define RY_CORE_CHANNEL_H
 
@@ -48,6 +50,19 @@ RY_FN void ry_channel_note_proof(struct ry_channel *ch, uint64_t end)
     ry_seq_raise(&ch->probe_next, ry_seq_add(end, quarter));
 }
 
+/* Should a proof read follow a message of n blocks? At each quarter ring; where answers release
+ * (flag NO_PROOF), only when they stay away and the ring is more than half full. */
+RY_FN uint32_t ry_channel_proof_due(const struct ry_channel *ch, uint32_t n, uint32_t flags)
+{
+    const struct ry_ring *r = &ch->ring[ry_state_active(ry_observe_state(ch))];
+    uint64_t end = ry_seq_add(ry_packed_seq(ry_observe_resv(r)), n);
+
+    if ((flags & RY_POST_NO_PROOF) &&
+        ry_seq_diff(end, ry_ld_acq64(&ch->released)) <= (int64_t)(ch->depth / 2))
+        return 0;
+    return ry_seq_diff(end, ry_ld_acq64(&ch->probe_next)) >= 0;
+}
+
 /* Post one message of n requests; the last one is its end and always signalled. 0, and *end is the
  * sequence behind it; else as ry_queue_reserve and ry_queue_publish; INVALID: longer than half a
  * ring. */
@@ -60,12 +75,7 @@ RY_FN int ry_channel_post(struct ry_channel *ch, const struct ry_req *reqs, uint
 
     if (n == 0 || n > ry_channel_message_max(ch))
         return RY_ERR_INVALID;
-    if (!(flags & RY_POST_NO_PROOF)) {
-        const struct ry_ring *r = &ch->ring[ry_state_active(ry_observe_state(ch))];
-        uint64_t head = ry_packed_seq(ry_observe_resv(r));
-
-        proof = ry_seq_diff(ry_seq_add(head, n), ry_ld_acq64(&ch->probe_next)) >= 0;
-    }
+    proof = ry_channel_proof_due(ch, n, flags);
     rc = ry_queue_reserve(ch, n + proof, &g);
     if (rc)
         return rc;

@@ -79,9 +79,20 @@ RY_FN bool ry_syndrome_blames_request(uint8_t s)
 
 /* NIC to waiter: everything the NIC wrote before this CQE is visible after the acquire load. One
  * 8-byte load, so that QPN, counter and opcode belong to the same completion (rule 5). */
+RY_FN uint64_t ry_observe_cqe_tail(const struct ry_cqe *c) { return ry_ld_acq64(&c->tail); }
+
 RY_FN struct ry_cqe_tail ry_observe_cqe(const struct ry_cqe *c)
 {
-    return ry_cqe_decode(ry_ld_acq64(&c->tail));
+    return ry_cqe_decode(ry_observe_cqe_tail(c));
+}
+
+/* Syndrome of the error completion whose tail was read; FLUSH if the NIC has written another over
+ * it since (a collapsed CQ overwrites: the first error may be followed by flushes at once). */
+RY_FN uint8_t ry_cqe_syndrome(const struct ry_cqe *c, uint64_t tail)
+{
+    uint64_t w = ry_be64(ry_ld_acq64((const uint64_t *)(const void *)c + 6));
+
+    return ry_ld_acq64(&c->tail) == tail ? (uint8_t)w : (uint8_t)RY_SYN_FLUSH;
 }
 
 /* The emulated NIC's side of the same pair. */

@@ -120,7 +120,7 @@ struct ry_slot_host {
     const uint32_t *rkeys; /* by remote memory region */
     void *nic_qp;          /* the backend's handle, host only */
     uint32_t qpn;
-    uint32_t rsvd2;
+    uint32_t next_idx; /* ring index at which the first record goes: behind the agent's probes */
     uint64_t rsvd3[6];
 };
 RY_STATIC_ASSERT(sizeof(struct ry_slot_host) == 192, "agent's words of a slot");
@@ -185,7 +185,8 @@ struct ry_channel {
     uint64_t failed_ns;   /* when the last failure was seen */
     uint64_t first_ok_ns; /* first good completion after it: 0 until then */
     uint64_t op_error_seq;
-    uint64_t rsvd[7];
+    uint64_t last_replayed; /* by the newest move */
+    uint64_t rsvd[6];
     struct ry_ring ring[RY_SLOTS];
 };
 RY_STATIC_ASSERT(offsetof(struct ry_channel, ring) == 256, "channel words: four lines");

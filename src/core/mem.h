@@ -23,6 +23,18 @@ RY_FN uint64_t ry_ld_rlx64(const uint64_t *p)
 #endif
 }
 
+RY_FN uint32_t ry_ld_rlx32(const uint32_t *p)
+{
+    RY_POINT();
+#if RY_ON_GPU
+    uint32_t v;
+    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+#else
+    return __atomic_load_n(p, __ATOMIC_RELAXED);
+#endif
+}
+
 RY_FN uint64_t ry_ld_acq64(const uint64_t *p)
 {
     RY_POINT();

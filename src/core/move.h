@@ -60,8 +60,10 @@ RY_FN int ry_move_read_through(struct ry_channel *ch, uint32_t slot, const struc
     rc = ry_queue_ring(ch, r, move, *end, env);
     if (rc == RY_OK)
         rc = ry_move_await(r, *end, ry_now(env) + env->move_ns_max, env, &syn);
-    if (rc == RY_OK)
+    if (rc == RY_OK) {
         ry_seq_raise(&r->proven, *end);
+        ry_seq_raise(&ch->released, *end); /* the log holds nothing that could be needed */
+    }
     return rc;
 }
 
@@ -186,7 +188,8 @@ RY_FN void ry_move_copy(struct ry_channel *ch, uint32_t log, uint32_t to, uint32
         *next = ry_seq_add(end, 1);
         ry_channel_note_proof(ch, *next);
     }
-    ch->replayed += messages;
+    ry_st_rel64(&ch->replayed, ry_ld_rlx64(&ch->replayed) + messages);
+    ry_st_rel64(&ch->last_replayed, messages);
 }
 
 /* The last steps: run what is left, open the ring, make it active. */
@@ -235,7 +238,7 @@ RY_FN int ry_move_onward(struct ry_channel *ch, uint32_t log, uint32_t move, enu
 {
     struct ry_ring *l = &ch->ring[log];
     bool planned = kind == RY_MOVE_PLANNED;
-    uint64_t from = ry_ld_acq64(&ch->released), suspect = frontier;
+    uint64_t from = ry_ld_acq64(&ch->released), suspect = from;
     bool alone;
 
     from = ry_seq_max(ry_seq_max(from, l->first), planned ? end : ry_ld_acq64(&l->proven));
@@ -333,12 +336,38 @@ RY_FN int ry_channel_move(struct ry_channel *ch, enum ry_move_kind kind, uint64_
     return ry_move_onward(ch, log, move, kind, frontier, end, env);
 }
 
-/* A parked channel whose time is over: the peer is given up. True for the one that did it. */
+/* Start of a channel's life: make slot `slot`, which the agent has armed, active. Nobody else uses
+ * the channel yet. */
+RY_FN void ry_channel_open(struct ry_channel *ch, uint32_t slot, const struct ry_env *env)
+{
+    struct ry_ring *r = &ch->ring[slot];
+    uint64_t seq = ry_ld_acq64(&ch->released);
+
+    ry_ring_adopt(r);
+    ry_ring_place(r, seq);
+    ry_ring_run(ch, r, 1, seq, seq, env);
+    ry_ring_open(r, 1, seq);
+    ry_st_rel64(&ch->state, ry_state_pack(RY_CH_GOOD, slot, 1));
+}
+
+/* Has the channel had no usable path for longer than an operation waits for one? */
+RY_FN bool ry_channel_overdue(const struct ry_channel *ch, const struct ry_env *env)
+{
+    uint64_t since = ry_ld_acq64(&ch->parked_ns), now = ry_now(env);
+
+    return since && now > since && now - since >= env->lost_ns_max;
+}
+
+/* A parked channel whose time is over and whose log holds messages: they are lost, and with them
+ * the peer. With an empty log it stays parked: a path may come back. True for the one that did it.
+ */
 RY_FN bool ry_channel_give_up(struct ry_channel *ch, const struct ry_env *env)
 {
-    uint64_t st = ry_observe_state(ch), since = ry_ld_acq64(&ch->parked_ns), found;
+    uint64_t st = ry_observe_state(ch), found;
+    const struct ry_ring *r = &ch->ring[ry_state_active(st)];
 
-    if (ry_state_of(st) != RY_CH_PARKED || !since || ry_now(env) - since < env->lost_ns_max)
+    if (ry_state_of(st) != RY_CH_PARKED || !ry_channel_overdue(ch, env) ||
+        ry_packed_seq(ry_observe_resv(r)) == ry_ld_acq64(&ch->released))
         return false;
     return ry_cas64(&ch->state, st,
                     ry_state_pack(RY_CH_DEAD, ry_state_active(st), ry_state_move(st)), &found);

@@ -16,7 +16,7 @@
 
 #include "core/base.h"
 
-#define RY_E4M3_MAX 448.0f
+#define RY_E4M3_MAX    448.0f
 #define RY_SCALE_GROUP 128 /* channels that share one scale */
 
 /* How the scale of a group is chosen and stored beside its row; the numbers of enum ry_scale. */
@@ -88,10 +88,7 @@ RY_FN float ry_f32_div(float a, float b)
 #endif
 }
 
-RY_FN float ry_bf16_to_f32(uint16_t v)
-{
-    return ry_f32_from_bits((uint32_t)v << 16);
-}
+RY_FN float ry_bf16_to_f32(uint16_t v) { return ry_f32_from_bits((uint32_t)v << 16); }
 
 /* RNE; overflow goes to infinity as IEEE has it; any NaN gives 0x7fff. */
 RY_FN uint16_t ry_f32_to_bf16(float v)
@@ -154,10 +151,7 @@ RY_FN int32_t ry_scale_exponent(float amax)
 }
 
 /* 2^e for e in -126..127. */
-RY_FN float ry_f32_pow2(int32_t e)
-{
-    return ry_f32_from_bits((uint32_t)(e + 127) << 23);
-}
+RY_FN float ry_f32_pow2(int32_t e) { return ry_f32_from_bits((uint32_t)(e + 127) << 23); }
 
 /* A stored scale from UE8M0; 255 gives NaN, 0 gives 2^-127. */
 RY_FN float ry_ue8m0_to_f32(uint8_t code)
@@ -183,16 +177,10 @@ RY_FN float ry_scale_value(float amax, int kind)
     return ry_f32_pow2(ry_scale_exponent(amax));
 }
 
-RY_FN uint8_t ry_scale_ue8m0(float amax)
-{
-    return (uint8_t)(ry_scale_exponent(amax) + 127);
-}
+RY_FN uint8_t ry_scale_ue8m0(float amax) { return (uint8_t)(ry_scale_exponent(amax) + 127); }
 
 /* Bytes that the scale of one group takes. */
-RY_FN uint32_t ry_scale_bytes(int kind)
-{
-    return kind == RY_QUANT_UE8M0 ? 1u : 4u;
-}
+RY_FN uint32_t ry_scale_bytes(int kind) { return kind == RY_QUANT_UE8M0 ? 1u : 4u; }
 
 /* One channel out and back: encode rounds x * inverse to f32, then to e4m3; decode rounds code *
  * scale to f32, then to bf16. */

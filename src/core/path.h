@@ -55,7 +55,7 @@ RY_FN uint32_t ry_slot_pick(const struct ry_channel *ch, uint32_t log, bool plan
 }
 
 /* Take over what the agent armed, if the ring does not hold that life yet: its queue pair is new,
- * its CQE says invalid, its ring index starts at 0. */
+ * its ring index starts behind the agent's probes. */
 RY_FN void ry_ring_adopt(struct ry_ring *r)
 {
     const struct ry_slot_host *h = r->host;
@@ -73,7 +73,7 @@ RY_FN void ry_ring_adopt(struct ry_ring *r)
     r->rkeys = h->rkeys;
     r->nic_qp = h->nic_qp;
     r->qpn = h->qpn;
-    ry_st_rel64(&r->base, 0);
+    ry_st_rel64(&r->base, (0 - (uint64_t)h->next_idx) & RY_SEQ_MASK);
     ry_st_rel64(&r->resv_head, RY_CLOSED);
     ry_st_rel64(&r->epoch, armed);
 }
@@ -172,7 +172,7 @@ RY_FN void ry_record_carry(const struct ry_ring *from, uint32_t from_slot, const
     ry_wqe_head(dst, op, idx, to->qpn, ry_wqe_ds(src));
     if (op == RY_OP_NOP)
         return;
-    dst->rkey = ry_be32(to->rkeys[tag >> RY_TAG_RMR_SHIFT]);
+    dst->rkey = ry_be32(ry_ld_rlx32(&to->rkeys[tag >> RY_TAG_RMR_SHIFT]));
     if ((tag & RY_TAG_SIGNAL) && !RY_MUT(RY_MUT_ONE_WORD))
         dst->raddr =
             ry_be64(ry_be64(src->raddr) + ((uint64_t)to_slot - from_slot) * ry_signal_stride(tag));

@@ -123,7 +123,7 @@ RY_FN uint64_t ry_row_bytes(uint32_t hidden, int fp8, int scale_kind)
 }
 
 #define RY_EP_SIGNAL_BYTES 32u /* one signal: four words in one sector */
-#define RY_LL_TAIL_BYTES 16u
+#define RY_LL_TAIL_BYTES   16u
 
 /* The low-latency slot is a row and this tail. pair = token * topk + k names the token, and the
  * place where its combine row lands at the source. */

@@ -173,7 +173,7 @@ RY_FN void ry_queue_write(const struct ry_grant *g, uint32_t i, const struct ry_
     w->fm_ce_se = q->flags & RY_REQ_SIGNALLED ? RY_WQE_SIGNALLED : 0;
     w->tag = ry_be32(tag);
     w->raddr = ry_be64(raddr);
-    w->rkey = ry_be32(r->rkeys[tag >> RY_TAG_RMR_SHIFT]);
+    w->rkey = ry_be32(ry_ld_rlx32(&r->rkeys[tag >> RY_TAG_RMR_SHIFT]));
     w->rsvd2 = 0;
     ry_queue_write_operand(w, r, q);
 }
@@ -307,7 +307,8 @@ RY_FN int ry_queue_publish(struct ry_channel *ch, const struct ry_grant *g,
 RY_FN int ry_queue_poll(struct ry_ring *r, uint64_t *cons, uint8_t *syn, uint64_t *at)
 {
     uint64_t c = ry_observe_cons(r); /* before the CQE: rule 5 */
-    struct ry_cqe_tail t = ry_observe_cqe(r->cqe);
+    uint64_t tail = ry_observe_cqe_tail(r->cqe);
+    struct ry_cqe_tail t = ry_cqe_decode(tail);
     uint64_t next, found, base = ry_ld_rlx64(&r->base);
     uint16_t distance;
 
@@ -320,7 +321,7 @@ RY_FN int ry_queue_poll(struct ry_ring *r, uint64_t *cons, uint8_t *syn, uint64_
         return 0;
     distance = (uint16_t)(t.counter - (uint16_t)(ry_packed_seq(c) - base));
     if (RY_UNLIKELY(t.opcode != RY_CQE_REQ) && !RY_MUT(RY_MUT_OPCODE_UNCHECKED)) {
-        *syn = r->cqe->syndrome;
+        *syn = ry_cqe_syndrome(r->cqe, tail);
         *at = ry_seq_add(ry_packed_seq(c), distance);
         return RY_ERR_PATH;
     }

@@ -42,7 +42,9 @@ struct ry_amo_inbox {
 };
 
 struct ry_amo_peer {
-    uint64_t sent, done; /* our requests; theirs that were run here */
+    uint64_t sent;          /* our requests */
+    uint64_t ran, done;     /* theirs: run here, and answered */
+    uint64_t value, status; /* of the one that was run and not answered yet */
     uint64_t sent_from[RY_AMO_WINDOW], sent_end[RY_AMO_WINDOW]; /* message of each */
     uint64_t back_from[RY_AMO_WINDOW], back_end[RY_AMO_WINDOW];
 };
@@ -52,5 +54,10 @@ struct ry_amo {
     struct ry_amo_peer *peer;   /* [n_pes] */
     pthread_mutex_t lock;       /* one executor at a time */
 };
+
+struct ry_ctx;
+/* Run what has arrived (arg: the ry_ctx). Any thread; a second one at the same time returns at
+ * once. */
+void ry_amo_work(void *arg);
 
 #endif

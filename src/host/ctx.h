@@ -9,10 +9,12 @@
 
 #include "host/amo.h"
 #include "host/barrier.h"
+#include "host/config.h"
+#include "host/log.h"
 #include "host/mesh.h"
 
+struct ry_control;
 struct ry_fault_plan_state;
-struct ry_config;
 
 struct ry_heap_block {
     uint64_t offset, bytes;
@@ -29,20 +31,51 @@ struct ry_ctx {
     uint64_t heap_used;
     struct ry_amo amo;
     struct ry_barrier barrier;
-    int pending_error; /* of queued operations, for the next quiet */
+    uint64_t start_timeout_ns;
 
     pthread_t agent, proxy;
     bool agent_on, proxy_on;
     bool stop; /* atomic */
-    int wake_fd;
+    int wake_fd, proxy_fd;
+    uint32_t proxy_spin;
+    bool threads; /* PEs are threads of this process */
+    bool crowded; /* more PEs than cores: waits yield */
+    struct ry_log log;
+    uint64_t told_ns[RY_RAILS_MAX];
+    uint64_t ports_due_ns; /* ctx_rails.c */
+    /* parts that the agent's thread serves besides: faults and control, masks */
+    uint64_t (*on_tick)(struct ry_ctx *ctx, uint64_t now_ns);
+    void (*on_boot_event)(struct ry_ctx *ctx, const struct ry_boot_event *ev);
     pthread_mutex_t lock; /* event callback, fault plan, status */
     ry_event_cb event_cb;
     void *event_arg;
 
+    struct ry_control *control; /* control.c */
     struct ry_fault_plan_state *faults;
     uint64_t fault_base_ns; /* ry_fault_start */
     uint64_t ops;           /* posted since then */
 };
+
+/* ctx_nic.c, ctx_peers.c, ctx_thread.c, ctx_event.c */
+/* auto becomes the backend that this machine has. */
+void ry_ctx_pick_nic(struct ry_config *c);
+int ry_ctx_open_nic(struct ry_ctx *ctx, struct ry_nic **out);
+int ry_ctx_map_peers(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint64_t deadline_ns);
+void ry_ctx_unmap_peer(struct ry_ctx *ctx, struct ry_peer *p);
+int ry_ctx_threads_start(struct ry_ctx *ctx);
+void ry_ctx_threads_stop(struct ry_ctx *ctx);
+void ry_ctx_event(void *arg, const struct ry_mesh *m, int type, uint32_t peer, uint32_t channel,
+                  uint32_t rail, uint32_t to_rail, const struct ry_channel *ch);
+
+/* ctx_rails.c */
+int ry_ctx_choose_homes(struct ry_ctx *ctx);
+/* Writes the emulated ports below RAILYARD_EMU_SYSFS, where it is set; the agent does it at times. */
+void ry_ctx_show_ports(struct ry_ctx *ctx);
+uint64_t ry_ctx_ports_tick(struct ry_ctx *ctx, uint64_t now_ns);
+
+/* heap.c */
+int ry_heap_init(struct ry_ctx *ctx);
+void ry_heap_fini(struct ry_ctx *ctx);
 
 #define RY_CTX_OF_MESH(m) ((struct ry_ctx *)(m))
 

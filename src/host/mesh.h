@@ -34,13 +34,14 @@ struct ry_hello {
     uint32_t layout_version, ctl_version;
     char version[16];
     uint64_t heap_bytes, heap_base;
-    uint64_t seg_bytes;
+    uint64_t seg_bytes, seg_base;
     uint32_t node, incarnation;
     uint32_t channels; /* setting; 0 = one per rail */
     uint32_t failover;
     uint32_t p2p;
     uint32_t rails;
-    char nic[16]; /* backend */
+    uint64_t homes; /* rails on which channels live, a bit each; 0: all */
+    char nic[16];   /* backend */
     struct ry_rail_wire rail[RY_RAILS_MAX];
 };
 
@@ -97,7 +98,9 @@ struct ry_out_channel {
     uint32_t silent;
     uint64_t seen_state; /* for events */
     uint32_t seen_active_rail;
-    uint64_t return_ns; /* last return, for back-off */
+    uint64_t quiet_seq;      /* everything before it was reusable at a quiet */
+    uint64_t quiet_goal;     /* sequence behind the proof that the quiet under way waits for */
+    uint32_t seen_op_errors; /* of ch->op_errors, told by quiet */
     struct ry_mesh *mesh;
 };
 
@@ -113,7 +116,7 @@ struct ry_in_slot {
     struct ry_qp_addr peer;
     uint64_t since_ns;
     uint32_t ladder; /* step of rule 7's ladder */
-    bool arm_waits;  /* an ARM for a later epoch waits for this fence */
+    uint64_t deaf_until_ns; /* an ARM that could not be met is not tried again before */
 };
 
 /* Health of one pair of rails towards a peer: back-off of returns. */
@@ -132,19 +135,23 @@ struct ry_peer {
     struct ry_hello hello;
     void *heap; /* mapped here (same host), or NULL */
     void *seg;
+    bool mapped; /* by us: to be unmapped */
     bool direct; /* may be written by plain stores: same node and p2p on */
     uint32_t n_channels;
     struct ry_out_channel *out; /* [n_channels], ours to them */
     struct ry_in_slot *in;      /* [n_channels * RY_SLOTS], theirs to us */
     uint64_t rails_up;          /* bit per peer rail: not known to be down */
     uint64_t rails_drained;
-    uint32_t news; /* number of the newest RAILS message seen */
+    uint32_t news;       /* number of the newest RAILS message seen */
+    uint32_t acked_news; /* number of ours that it has */
     uint32_t rkeys[RY_RAILS_MAX][RY_MRS_MAX];
     uint32_t weights[RY_CHANNELS_MAX];
     uint32_t weight_sum;
+    uint64_t sent[RY_CHANNELS_MAX]; /* bytes of small transfers, for an even split */
     struct ry_pair pair[RY_RAILS_MAX][RY_RAILS_MAX];
     uint64_t heard_ns; /* last control message */
-    uint64_t asked_ns; /* last PING */
+    uint64_t asked_ns; /* a wait wants to know whether the peer is there: since when, 0 = no */
+    uint64_t ping_ns;  /* last PING */
 };
 
 struct ry_mesh {
@@ -160,15 +167,26 @@ struct ry_mesh {
     uint32_t lkeys[RY_RAILS_MAX][RY_MRS_MAX];
     struct ry_mr mrs[RY_RAILS_MAX];
     struct ry_peer *peers; /* [n_pes] */
-    uint64_t rails_up, rails_drained;
+    uint64_t rails_up, rails_drained, rails_cut;
     uint32_t rails_news; /* number of our newest RAILS message */
+    uint32_t rails_told; /* and of the one that was sent to all */
     uint64_t rails_repeat_ns;
     uint64_t rail_down_ns[RY_RAILS_MAX];
     uint64_t hint;
+    bool virtual_time; /* the simulator's: waits never sleep, relax is the scheduler */
     void *ring_memory;
     size_t ring_memory_bytes;
-    bool proxy;        /* a proxy thread serves the rings */
-    uint64_t activity; /* posts, for the agent's tick */
+    uint64_t activity; /* messages posted, for the agent's tick */
+    bool agent_dozes;  /* atomic: the agent sleeps longer than its tick, wake it at a post */
+    bool proxy_dozes;  /* atomic: so does the proxy (cpu handlers) */
+    void (*wake_agent)(void *arg);
+    void (*wake_proxy)(void *arg);
+    void *wake_arg;
+    uint64_t spin_ns; /* how long a wait spins before it sleeps */
+    uint64_t nap_ns;  /* longest sleep of a wait between two looks at everything */
+    /* what else a waiting thread does for this PE (its atomics) */
+    void (*work)(void *arg);
+    void *work_arg;
     /* told by the agent, or by the thread that moved a channel */
     void (*on_event)(void *arg, const struct ry_mesh *m, int type, uint32_t peer, uint32_t channel,
                      uint32_t rail, uint32_t to_rail, const struct ry_channel *ch);
@@ -196,14 +214,34 @@ bool ry_plan_backup(const struct ry_hello *a, const struct ry_hello *b, uint32_t
 
 /* --- setup.c --- */
 
-/* Collective: rails, hello, contradictions, segments, queue pairs, connections. The caller has
- * filled nic, boot, cfg, env, heap*, hello.{node, channels, p2p, nic, ...}. On failure everything
- * is undone. */
-int ry_mesh_setup(struct ry_mesh *m, uint64_t deadline_ns);
+/* Collective, two steps. hello: register the heap, tell and learn rails and settings, find
+ * contradictions. The caller has filled nic, boot, cfg, env, heap* and hello.{heap_base, node,
+ * channels, failover, p2p, nic, seg_*}. Between the two it maps what it can: peers[].heap, .seg,
+ * .direct. connect: queue pairs, one exchange of all addresses, connections, home rings open. On
+ * failure call teardown. */
+int ry_mesh_hello(struct ry_mesh *m, uint64_t deadline_ns);
+int ry_mesh_connect(struct ry_mesh *m, uint64_t deadline_ns);
+/* Queue pairs and attachments first, then (peers may be unmapped) all the rest. */
+void ry_mesh_teardown_qps(struct ry_mesh *m);
 void ry_mesh_teardown(struct ry_mesh *m);
 /* Take a peer's place anew (a replacement joined under its rank): channels start above every value
  * in the survivors' words. */
 int ry_mesh_rejoin(struct ry_mesh *m, uint32_t pe, const struct ry_hello *hello);
+
+/* --- peers --- */
+
+/* The agent to all threads: what is known of a peer. */
+static inline enum ry_peer_state ry_peer_state(const struct ry_peer *p)
+{
+    return __atomic_load_n(&p->state, __ATOMIC_ACQUIRE);
+}
+static inline void ry_peer_become(struct ry_peer *p, enum ry_peer_state s)
+{
+    __atomic_store_n(&p->state, s, __ATOMIC_RELEASE);
+}
+
+/* Bytes that one path slot takes for its ring and the words beside it. */
+size_t ry_slot_memory_bytes(uint32_t depth);
 
 /* --- addresses --- */
 
@@ -228,6 +266,10 @@ static inline uint64_t ry_mesh_laddr(const struct ry_mesh *m, const void *p)
 }
 
 /* --- post.c: callers' side; waits for room and moves, bounded --- */
+
+/* Why an operation towards the peer must fail now: 0, PEER_LOST, UNREACHABLE (with the line that
+ * names peer, rail and cause). */
+int ry_mesh_peer_status(struct ry_mesh *m, uint32_t pe);
 
 /* One message on one channel; *end: sequence behind it. UNREACHABLE, PEER_LOST, STALLED, INVALID.
  */

@@ -174,6 +174,9 @@ struct ry_nic_ops {
      * until_ns. */
     void (*idle)(struct ry_nic *nic, uint64_t until_ns);
     void (*wake)(struct ry_nic *nic);
+    /* Plain stores were made in the heap of `pe`: wake who idles there. NULL: its idle looks by
+     * itself. */
+    void (*wake_peer)(struct ry_nic *nic, uint32_t pe);
 
     /* Events, oldest first: 1 and *ev, or 0. event_fd: readable when there may be one; -1: poll. */
     int (*poll_event)(struct ry_nic *nic, struct ry_nic_event *ev);

@@ -3,6 +3,14 @@
 #ifndef RY_TOOL_COMMANDS_H
 #define RY_TOOL_COMMANDS_H
 
+int ry_command_ep(int argc, char **argv);
+int ry_command_perf(int argc, char **argv);
+int ry_command_run(int argc, char **argv);
+int ry_command_status(int argc, char **argv);
+int ry_command_fault(int argc, char **argv);
+int ry_command_drain(int argc, char **argv);
+int ry_command_undrain(int argc, char **argv);
+int ry_command_info(int argc, char **argv);
 int ry_command_topo(int argc, char **argv);
 int ry_command_doctor(int argc, char **argv);
 int ry_command_env(int argc, char **argv);

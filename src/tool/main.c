@@ -18,7 +18,19 @@ struct command {
 
 /* One line a subcommand. */
 static const struct command commands[] = {
+    {"ep", ry_command_ep, "exchange tokens of a mixture-of-experts layer, every byte checked"},
+    {"perf", ry_command_perf, "measure put, get, signals, atomics between two PEs"},
+    {"run", ry_command_run, "starts a program as the PEs of a job"},
+    {"status", ry_command_status, "rails and paths of a running job"},
+    {"fault", ry_command_fault, "let something go wrong in a running job"},
+    {"drain", ry_command_drain, "move traffic away from a port before its cable is pulled"},
+    {"undrain", ry_command_undrain, "let traffic return to a drained port"},
+    {"info", ry_command_info, "version, build, settings in effect"},
     {"topo", ry_command_topo, "which ports each GPU uses, what backs them, what is wrong"},
+    {"doctor", ry_command_doctor, "is this machine ready; cause and fix of what is not"},
+    {"env", ry_command_env, "export lines for this machine: railyard, nvshmem, deepep, nccl"},
+    {"plan", ry_command_plan, "what of an install is done, needed or blocked; a script for it"},
+    {"traffic", ry_command_traffic, "run a command and see which ports carry its bytes"},
     {NULL, NULL, NULL},
 };
 

@@ -7,7 +7,7 @@
 #include <railyard/facts.h>
 #include <railyard/topo.h>
 
-enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_BAD_INPUT = 2, TOOL_SKIPPED = 77 };
+enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_BAD_INPUT = 2, TOOL_UNREACHABLE = 3, TOOL_SKIPPED = 77 };
 
 /* One flag. With `value` it takes an argument, with `set` it takes none. */
 struct ry_tool_flag {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A few emulated NICs in one process, and one queue pair at a time written by hand: what the tests of
- * nic/emu share. Virtual time by default: the test is the clock. */
+/* A few emulated NICs in one process, and one queue pair at a time written by hand: what the
+ * tests of nic/emu share. Virtual time by default: the test is the clock. */
 #ifndef RY_TEST_EMU_YARD_H
 #define RY_TEST_EMU_YARD_H
 
@@ -16,7 +16,10 @@
 #include "nic/emu/emu.h"
 #include "railyard/status.h"
 
-enum { YARD_PES = 8, YARD_HEAP = 4 << 20, YARD_DEPTH = 64 };
+#ifndef YARD_HEAP_BYTES
+#define YARD_HEAP_BYTES (4 << 20)
+#endif
+enum { YARD_PES = 8, YARD_HEAP = YARD_HEAP_BYTES, YARD_DEPTH = 64 };
 
 struct yard_pe {
     struct ry_nic *nic;
@@ -214,7 +217,10 @@ static inline void yard_run(struct yard *y, uint64_t until)
     y->now = until > y->now ? until : y->now;
 }
 
-static inline struct ry_cqe_tail yard_cqe(const struct yard_path *p) { return ry_observe_cqe(p->cqe); }
+static inline struct ry_cqe_tail yard_cqe(const struct yard_path *p)
+{
+    return ry_observe_cqe(p->cqe);
+}
 
 /* Runs until the request with this index has its CQE, or time is out. The CQE's opcode. */
 static inline uint8_t yard_await(struct yard_path *p, uint32_t idx, uint64_t patience_ns)
@@ -238,6 +244,12 @@ static inline uint8_t yard_syndrome(const struct yard_path *p)
     uint64_t w = __atomic_load_n((const uint64_t *)(const void *)p->cqe + 6, __ATOMIC_RELAXED);
 
     return (uint8_t)ry_be64(w);
+}
+
+/* Packets of a rail are lost with probability p. */
+static inline struct ry_nic_fault yard_drop(uint32_t rail, double p)
+{
+    return (struct ry_nic_fault){.kind = RY_FAULT_DROP, .rail = rail, .peer = -1, .p = p};
 }
 
 static inline void yard_fault(struct yard *y, uint32_t pe, struct ry_nic_fault f)

@@ -1,7 +1,6 @@
 #!/bin/bash
 # check.sh short|full: everything that is tried on real verbs, in guests (guest.sh draws them).
-#   short  under 3 minutes: the parts come up, the faults that matter most look as faults.expect
-# says
+#   short  under 3 minutes: the parts come up, the chief faults look as faults.expect says
 #   full   under 10 minutes: every fault several times, two guests
 # Results are left in $RY_TEST_BUILD/qemu/result; logs of a guest that failed in qemu/failed.
 # exit: 0 all as expected, 1 something is not, 2 bad use, 77 the parts cannot be had here
@@ -56,5 +55,7 @@ else
     step 90 "two guests move data on both ports" "${guest[@]}" -2 -t 60 "${data[@]}"
     step 300 "links break and are mended" "${guest[@]}" -t 250 "${faults[@]}" 3
 fi
+step 100 "the verbs backend works and fails as it should" "${guest[@]}" -t 80 \
+    -b "$build/test/rdma-nic" -- rdma-nic
 step 10 "faults look as expected" "$here/compare.sh" "$here/faults.expect" "$result/faults.txt"
 exit $rc

@@ -225,35 +225,33 @@ static int connect_end(struct end *me, const struct end *you, const struct optio
     int rc = ibv_modify_qp(me->qp, &a, IBV_QP_STATE);
     a = (struct ibv_qp_attr){.qp_state = IBV_QPS_INIT,
                              .port_num = 1,
-                             .qp_access_flags =
-                                 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC};
+                             .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC};
     if (rc == 0)
-        rc = ibv_modify_qp(me->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-                                           IBV_QP_ACCESS_FLAGS);
+        rc = ibv_modify_qp(me->qp, &a,
+                           IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
     a = (struct ibv_qp_attr){
         .qp_state = IBV_QPS_RTR,
         .path_mtu = me->mtu < you->mtu ? me->mtu : you->mtu,
         .dest_qp_num = you->qp->qp_num,
         .max_dest_rd_atomic = 1,
         .min_rnr_timer = 12,
-        .ah_attr = {.is_global = 1,
-                    .port_num = 1,
-                    .grh = {.dgid = you->gid,
-                            .sgid_index = (uint8_t)me->gid_index,
-                            .hop_limit = 64}}};
+        .ah_attr = {
+            .is_global = 1,
+            .port_num = 1,
+            .grh = {.dgid = you->gid, .sgid_index = (uint8_t)me->gid_index, .hop_limit = 64}}};
     if (rc == 0)
-        rc = ibv_modify_qp(me->qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-                                           IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+        rc = ibv_modify_qp(me->qp, &a,
+                           IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                               IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
     a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
                              .timeout = (uint8_t)o->timeout,
                              .retry_cnt = (uint8_t)o->retry,
                              .rnr_retry = 6,
                              .max_rd_atomic = 1};
     if (rc == 0)
-        rc = ibv_modify_qp(me->qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                                           IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                                           IBV_QP_MAX_QP_RD_ATOMIC);
+        rc = ibv_modify_qp(me->qp, &a,
+                           IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                               IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
     return rc;
 }
 
@@ -261,10 +259,11 @@ static int post_write(struct end *me, const struct end *you, uint64_t id, unsign
                       uint32_t rkey_error)
 {
     size_t at = id % OUTSTANDING * (size_t)WRITE_BYTES;
-    struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)(me->heap + at),
-                          .length = bytes,
-                          .lkey = me->mr->lkey};
-    struct ibv_send_wr *bad, wr = {.wr_id = id, .sg_list = &sge, .num_sge = 1,
+    struct ibv_sge sge = {
+        .addr = (uint64_t)(uintptr_t)(me->heap + at), .length = bytes, .lkey = me->mr->lkey};
+    struct ibv_send_wr *bad, wr = {.wr_id = id,
+                                   .sg_list = &sge,
+                                   .num_sge = 1,
                                    .opcode = IBV_WR_RDMA_WRITE,
                                    .send_flags = IBV_SEND_SIGNALED};
     wr.wr.rdma.remote_addr = (uint64_t)(uintptr_t)(you->heap + at);
@@ -275,7 +274,8 @@ static int post_write(struct end *me, const struct end *you, uint64_t id, unsign
 static int post_add(struct end *me, const struct end *you)
 {
     struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)me->heap, .length = 8, .lkey = me->mr->lkey};
-    struct ibv_send_wr *bad, wr = {.sg_list = &sge, .num_sge = 1,
+    struct ibv_send_wr *bad, wr = {.sg_list = &sge,
+                                   .num_sge = 1,
                                    .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
                                    .send_flags = IBV_SEND_SIGNALED};
     wr.wr.atomic.remote_addr = (uint64_t)(uintptr_t)you->heap;
@@ -432,16 +432,35 @@ static int parse(int argc, char **argv, struct options *o)
     *o = (struct options){.timeout = 10, .retry = 3, .wait_ms = 1500};
     for (int c; (c = getopt(argc, argv, "n:f:b:u:a:t:r:w:1")) != -1;) {
         switch (c) {
-        case 'n': o->near = optarg; break;
-        case 'f': o->far = optarg; break;
-        case 'b': o->fault = optarg; break;
-        case 'u': o->undo = optarg; break;
-        case 'a': o->undo_after_ms = atoi(optarg); break;
-        case 't': o->timeout = atoi(optarg); break;
-        case 'r': o->retry = atoi(optarg); break;
-        case 'w': o->wait_ms = atoi(optarg); break;
-        case '1': o->once = 1; break;
-        default: return -1;
+        case 'n':
+            o->near = optarg;
+            break;
+        case 'f':
+            o->far = optarg;
+            break;
+        case 'b':
+            o->fault = optarg;
+            break;
+        case 'u':
+            o->undo = optarg;
+            break;
+        case 'a':
+            o->undo_after_ms = atoi(optarg);
+            break;
+        case 't':
+            o->timeout = atoi(optarg);
+            break;
+        case 'r':
+            o->retry = atoi(optarg);
+            break;
+        case 'w':
+            o->wait_ms = atoi(optarg);
+            break;
+        case '1':
+            o->once = 1;
+            break;
+        default:
+            return -1;
         }
     }
     return o->near && o->far && o->fault && o->undo ? 0 : -1;

@@ -8,7 +8,7 @@
 
 static inline const char *record_path(char *path, size_t cap, const char *name)
 {
-    const char *source = getenv("RAILYARD_SOURCE");
+    const char *source = getenv("RY_TEST_SOURCE");
     snprintf(path, cap, "%s/test/records/%s", source ? source : ".", name);
     return path;
 }

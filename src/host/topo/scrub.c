@@ -61,12 +61,12 @@ static int is_word(char c)
 
 /* Length of an address at `at`: IPv4, a MAC, or a GUID in four or more groups. 0 if there is none.
  */
-static size_t address_length(const char *at)
+static size_t address_length(const char *at, int with_ipv4)
 {
     unsigned a, b, c, d;
     int len = 0;
-    if (sscanf(at, "%3u.%3u.%3u.%3u%n", &a, &b, &c, &d, &len) == 4 && a < 256 && b < 256 &&
-        c < 256 && d < 256 && !is_word(at[len]) && at[len] != '.')
+    if (with_ipv4 && sscanf(at, "%3u.%3u.%3u.%3u%n", &a, &b, &c, &d, &len) == 4 && a < 256 &&
+        b < 256 && c < 256 && d < 256 && !is_word(at[len]) && at[len] != '.')
         return (size_t)len;
     size_t span = strspn(at, "0123456789abcdefABCDEF:");
     unsigned colons = 0;
@@ -79,7 +79,7 @@ static size_t address_length(const char *at)
                                                                                          : 0;
 }
 
-static void scrub_text(const char *data, size_t len, struct ry_text *out)
+static void scrub_text(const char *data, size_t len, int with_ipv4, struct ry_text *out)
 {
     char host[256] = "";
     gethostname(host, sizeof host - 1);
@@ -92,12 +92,15 @@ static void scrub_text(const char *data, size_t len, struct ry_text *out)
             i += host_len;
             continue;
         }
-        if (i > 5 && strncmp(data + i - 6, "/home/", 6) == 0) {
+        size_t user =
+            i > 5 && strncmp(data + i - 6, "/home/", 6) == 0 ? strcspn(data + i, "/: \n") : 0;
+        if (user) {
             ry_text_addf(out, "user");
-            i += strcspn(data + i, "/: \n");
+            i += user;
             continue;
         }
-        size_t address = begins && (i == 0 || data[i - 1] != '.') ? address_length(data + i) : 0;
+        size_t address =
+            begins && (i == 0 || data[i - 1] != '.') ? address_length(data + i, with_ipv4) : 0;
         if (address) {
             ry_text_addf(out, "192.0.2.1");
             i += address;
@@ -131,7 +134,10 @@ void ry_facts_scrub(const char *path, const char *data, size_t len_bytes, struct
                strcmp(path, "facts/pcie") == 0) {
         ry_text_add(out, text, len); /* PCI addresses look like network addresses */
     } else {
-        scrub_text(text, len, out);
+        /* elsewhere four numbers with dots are a version */
+        int with_ipv4 = strcmp(path, "facts/env") == 0 || strcmp(path, "facts/log") == 0 ||
+                        strncmp(path, "etc/", 4) == 0;
+        scrub_text(text, len, with_ipv4, out);
     }
     free(text);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which GPUs and RDMA ports there are. */
-#include <stdarg.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,15 +8,13 @@
 #include "facts_internal.h"
 #include "topo_internal.h"
 
-/* Copies the first word that is made of safe characters; what a record says ends up in a terminal.
+/* Copies a device's name. It ends up in a terminal and in shell lines, so only plain characters.
  */
 static void copy_word(char *to, size_t cap, const char *from)
 {
     size_t len = 0;
-    while (len + 1 < cap && (unsigned char)from[len] > 0x20 && (unsigned char)from[len] < 0x7f) {
-        to[len] = from[len];
-        len++;
-    }
+    for (; len + 1 < cap && *from; from++)
+        to[len++] = isalnum((unsigned char)*from) || strchr("_-.", *from) ? *from : '_';
     to[len] = '\0';
 }
 

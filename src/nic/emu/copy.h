@@ -2,15 +2,18 @@
 /* How bytes reach a heap.
  *
  * - An aligned 8-byte word is never torn.
- * - 8 and 16 aligned bytes (signals) are release stores: a waiter's acquire load of them orders all that
- *   the same queue pair wrote before. Of 16 bytes the first word is stored last, because waiters look at
- *   it first.
- * - Anything else is ordered by the release that follows it: a signal, the completion, or the in-flight
+ * - 8 and 16 aligned bytes (signals) are release stores: a waiter's acquire load of them orders
+ *   all that
+ *   the same queue pair wrote before. Of 16 bytes the first word is stored last, because waiters
+ *   look at it first.
+ * - Anything else is ordered by the release that follows it: a signal, the completion, or the
+ *   in-flight
  *   count. There is no stand-alone fence.
  *
- * Under ThreadSanitizer words that already hold the right value are left alone and the others are
- * stored atomically: a replay writes the same bytes again while the receiver may read them, which is
- * part of the protocol and no race; a payload that is still missing when its signal is seen remains one. */
+ * Under ThreadSanitizer words that already hold the right value are left alone and the others
+ * are stored atomically: a replay writes the same bytes again while the receiver may read them,
+ * which is part of the protocol and no race; a payload that is still missing when its signal is
+ * seen remains one. */
 #ifndef RY_NIC_EMU_COPY_H
 #define RY_NIC_EMU_COPY_H
 
@@ -67,8 +70,8 @@ static inline void ry_emu_copy(void *dst, const void *src, uint64_t n)
     ry_emu_copy_bulk(d, s, n);
 }
 
-/* From a heap that others write: whole words where the place allows it, with acquire, because a read
- * may be of a signal word. */
+/* From a heap that others write: whole words where the place allows it, with acquire, because a
+ * read may be of a signal word. */
 static inline void ry_emu_fetch(void *dst, const void *src, uint64_t n)
 {
     if ((n == 8 || n == 16) && (((uintptr_t)src | (uintptr_t)dst) & 7) == 0) {

@@ -29,7 +29,9 @@ enum ry_port_state ry_emu_rail_state(struct ry_nic *nic, uint32_t rail)
 {
     struct ry_emu *e = ry_emu_of(nic);
 
-    return rail < e->cfg.rails && RY_LD_ACQ(&e->seg->port[rail].up) != 0 ? RY_PORT_UP : RY_PORT_DOWN;
+    if (rail >= e->cfg.rails || RY_LD_ACQ(&e->seg->port[rail].up) == 0)
+        return RY_PORT_DOWN;
+    return RY_PORT_UP;
 }
 
 int ry_emu_counters(struct ry_nic *nic, uint32_t rail, struct ry_rail_counters *out)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the 64 bytes of a ring block to an operation. The ring is written by somebody else, who may be
- * wrong: every length is held against the block, nothing is believed twice. */
+/* From the 64 bytes of a ring block to an operation. The ring is written by somebody else, who
+ * may be wrong: every length is held against the block, nothing is believed twice. */
 #include <string.h>
 
 #include "nic/emu/emu_int.h"
 
-/* opmod of the 32-bit masked forms: the manual's extended atomics of 4 bytes. 0 is taken as the same. */
+/* opmod of the 32-bit masked forms: the manual's extended atomics of 4 bytes. 0 is taken as the
+ * same. */
 enum { OPMOD_EXT32 = 0x08 };
 
 static void decode_data(const struct ry_wqe *w, uint32_t ds, struct ry_emu_op *op)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the emulated NIC share. Locks, outermost first:
- *   engine  the timed work: active list, faults, ghosts (held by one thread at a time, others pass by)
+ *   engine  the timed work: active list, faults, ghosts (one thread at a time, others pass by)
  *   list    tables that calls change: queue pairs, regions, events
  *   qp.lock one queue pair's execution; the fast path takes only this one */
 #ifndef RY_NIC_EMU_INT_H
@@ -44,7 +44,7 @@ struct ry_emu_op {
 /* One segment of a message under way (timed mode). */
 struct ry_emu_flight {
     uint64_t arrive_ns, ack_ns;
-    uint32_t idx, off, len;
+    uint32_t idx, psn, off, len;
     uint8_t last;     /* of its message */
     uint8_t err;      /* syndrome that its answer carries */
     uint8_t vendor;
@@ -76,7 +76,8 @@ struct ry_nic_qp {
     uint32_t lock;
     uint32_t state; /* enum ry_emu_state */
     uint32_t done;  /* running index behind the newest final request */
-    uint32_t remote_qpn, remote_psn, remote_rail;
+    uint32_t next_psn; /* of the next message that sends packets: NOPs take none */
+    uint32_t remote_qpn, remote_rail;
     uint32_t cqes;
     uint64_t tx_bytes, tx_ops, rx_bytes, retries_total, errors;
     bool cqe_error_seen;
@@ -126,6 +127,8 @@ struct ry_emu_ghost {
     uint64_t due_ns;
     uint64_t raddr;
     uint32_t peer, rail, remote_rail, remote_qpn, qpn, rkey;
+    uint32_t psn;
+    bool last;    /* the end of its message */
     uint32_t len; /* 0: free */
     uint8_t *data;
 };
@@ -139,8 +142,9 @@ struct ry_emu {
     struct ry_emu_seg_mr *mrs;
     struct ry_emu_seg_qp *sqps;
     int fd;
-    uint64_t id; /* tells this object from a later one at the same address */
+    uint64_t id; /* tells this object from another, also from an earlier one at its address */
     uint32_t nics;
+    uint32_t faults; /* how many are on */
     struct ry_emu_rail rail[RY_RAILS_MAX];
     struct ry_emu_peer *peers;
 
@@ -159,11 +163,13 @@ struct ry_emu {
 
     /* engine */
     uint32_t engine;      /* lock */
+    uint32_t engine_wait; /* calls that want it: its work makes way for them */
     uint32_t engine_work; /* something is, or may be, due some day */
     struct ry_nic_qp *submit;
     struct ry_nic_qp **active;
     uint32_t actives, rr;
     uint64_t next_due;
+    bool far_stall; /* something waits for a peer's stall to end, which nobody tells us */
     struct ry_emu_ghost *ghosts; /* NULL until a ghost fault */
     uint32_t ghost_count;
     uint64_t exec_ns; /* arrival time of what is being executed (virtual time) */
@@ -208,10 +214,12 @@ bool ry_emu_quiet(struct ry_emu *e, const struct ry_emu_seg_qp *q, uint32_t pe);
 /* decode.c */
 void ry_emu_decode(const struct ry_wqe *w, uint32_t qpn, struct ry_emu_op *op);
 
-/* exec.c: executes bytes [off, off + len) of a request at the peer. 0, RY_EMU_LOST or a syndrome. */
-int ry_emu_exec(struct ry_nic_qp *qp, const struct ry_emu_op *op, uint32_t idx, uint32_t off,
+/* exec.c: executes bytes [off, off + len) of a request at the peer. 0, RY_EMU_LOST or a
+ * syndrome. */
+int ry_emu_exec(struct ry_nic_qp *qp, const struct ry_emu_op *op, uint32_t psn, uint32_t off,
                 uint32_t len, bool last);
-struct ry_emu_peer *ry_emu_reach(struct ry_emu *e, uint32_t rail, uint32_t pe, uint32_t remote_rail);
+struct ry_emu_peer *ry_emu_reach(struct ry_emu *e, uint32_t rail, uint32_t pe,
+                                 uint32_t remote_rail);
 uint64_t ry_emu_op_bytes(const struct ry_emu_op *op);
 
 /* kick.c: doorbells, the fast path, completions. All but kick with the queue pair's lock held. */
@@ -231,6 +239,8 @@ int ry_emu_engine_start(struct ry_emu *e);
 void ry_emu_engine_stop(struct ry_emu *e);
 void ry_emu_engine_poke(struct ry_emu *e, uint64_t due_ns);
 void ry_emu_engine_leave(struct ry_nic_qp *qp);
+void ry_emu_engine_lock(struct ry_emu *e);
+void ry_emu_engine_unlock(struct ry_emu *e);
 /* sched.c: one queue pair's timed work, with engine and lock held. */
 uint64_t ry_emu_advance(struct ry_nic_qp *qp, uint64_t now_ns, bool *moved);
 bool ry_emu_admit(struct ry_nic_qp *qp, uint64_t now_ns, uint64_t *next);
@@ -248,8 +258,8 @@ uint64_t ry_emu_fault_random(struct ry_emu *e, uint32_t rail, enum ry_nic_fault_
 void ry_emu_fault_end(struct ry_emu *e, uint32_t rail, enum ry_nic_fault_kind kind);
 /* ghost.c */
 int ry_emu_ghosts_make(struct ry_emu *e);
-void ry_emu_ghost_add(struct ry_nic_qp *qp, const struct ry_emu_op *op, uint32_t off, uint32_t len,
-                      uint64_t due_ns);
+void ry_emu_ghost_add(struct ry_nic_qp *qp, const struct ry_emu_op *op,
+                      const struct ry_emu_flight *f, uint64_t due_ns);
 uint64_t ry_emu_ghosts_due(struct ry_emu *e, uint64_t now_ns);
 void ry_emu_ghosts_drop(struct ry_emu *e, uint32_t peer);
 /* land.c */
@@ -269,6 +279,7 @@ void ry_emu_event_signal(struct ry_emu *e);
 /* idle.c */
 void ry_emu_idle(struct ry_nic *nic, uint64_t until_ns);
 void ry_emu_wake(struct ry_nic *nic);
+void ry_emu_wake_peer(struct ry_nic *nic, uint32_t pe);
 void ry_emu_wake_seg(struct ry_emu_seg *seg);
 int ry_emu_futex_wait(uint32_t *word, uint32_t value, uint64_t wait_ns);
 void ry_emu_futex_wake(uint32_t *word);

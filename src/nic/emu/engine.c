@@ -7,7 +7,7 @@
 
 #include "nic/emu/emu_int.h"
 
-enum { PASSES = 64, SPIN_NS = 20000, SLEEP_MAX_NS = 1000000000 };
+enum { PASSES = 64, SENT_MAX = 4096, SPIN_NS = 20000, SLEEP_MAX_NS = 1000000000 };
 
 /* Put a queue pair before the engine. Any thread; wait-free but for the list's compare-and-swap. */
 static void submit_push(struct ry_nic_qp *qp)
@@ -47,6 +47,19 @@ static void submit_drain(struct ry_emu *e)
     }
 }
 
+/* In virtual time there is one thread, and the simulator makes millions of these. */
+static void take(struct ry_nic_qp *qp)
+{
+    if (!qp->nic->cfg.virtual_time)
+        ry_emu_lock(&qp->lock);
+}
+
+static void drop(struct ry_nic_qp *qp)
+{
+    if (!qp->nic->cfg.virtual_time)
+        ry_emu_unlock(&qp->lock);
+}
+
 /* The engine lets go of a queue pair that has nothing under way and needs no time any more. */
 static bool release(struct ry_nic_qp *qp)
 {
@@ -66,9 +79,9 @@ static uint64_t advance_all(struct ry_emu *e, uint64_t now, bool *moved)
 
     for (uint32_t i = 0; i < e->actives; i++) {
         struct ry_nic_qp *qp = e->active[i];
-        bool gone;
+        bool gone, left;
 
-        ry_emu_lock(&qp->lock);
+        take(qp);
         if (RY_LD_ACQ(&qp->timed) == 0) {
             qp->send_idx = qp->seen_prod = qp->done;
             qp->send_off = 0;
@@ -76,12 +89,13 @@ static uint64_t advance_all(struct ry_emu *e, uint64_t now, bool *moved)
         }
         next = ry_min64(next, ry_emu_advance(qp, now, moved));
         gone = release(qp);
-        ry_emu_unlock(&qp->lock);
+        left = qp->state == RY_EMU_RTS;
+        drop(qp);
         if (!gone)
             continue;
         qp->active = false;
         e->active[i--] = e->active[--e->actives];
-        if (qp->state != RY_EMU_RTS || RY_LD_SEQ(&qp->done) == RY_LD_SEQ(&qp->prod))
+        if (!left || RY_LD_SEQ(&qp->done) == RY_LD_SEQ(&qp->prod))
             continue;
         if (e->cfg.virtual_time)
             submit_push(qp);
@@ -92,26 +106,24 @@ static uint64_t advance_all(struct ry_emu *e, uint64_t now, bool *moved)
     return next;
 }
 
+/* One segment at a time, and the next turn begins behind who had the last one, also in the next
+ * pass: that is what shares a port fairly. */
 static bool admit_all(struct ry_emu *e, uint64_t now, uint64_t *next)
 {
-    bool any = false, some = true;
-    uint32_t turns = 0;
+    uint32_t refused = 0, sent = 0;
 
-    while (some && turns++ < 256) {
-        some = false;
-        e->rr = e->actives != 0 ? (e->rr + 1) % e->actives : 0;
-        for (uint32_t i = 0; i < e->actives; i++) {
-            struct ry_nic_qp *qp = e->active[(e->rr + i) % e->actives];
+    while (refused < e->actives && sent < SENT_MAX) {
+        struct ry_nic_qp *qp = e->active[e->rr % e->actives];
+        bool one;
 
-            ry_emu_lock(&qp->lock);
-            some |= ry_emu_admit(qp, now, next);
-            ry_emu_unlock(&qp->lock);
-        }
-        any |= some;
+        take(qp);
+        one = ry_emu_admit(qp, now, next);
+        drop(qp);
+        e->rr = (e->rr + 1) % e->actives;
+        refused = one ? 0 : refused + 1;
+        sent += one;
     }
-    if (some)
-        *next = now;
-    return any;
+    return sent != 0;
 }
 
 /* With the engine's lock. */
@@ -123,12 +135,14 @@ static uint64_t process(struct ry_emu *e, uint64_t now)
         bool moved = false;
 
         submit_drain(e);
+        RY_ST_RLX(&e->far_stall, false);
         next = ry_emu_faults_expire(e, now);
         next = ry_min64(next, ry_emu_land_due(e, now));
         next = ry_min64(next, ry_emu_ghosts_due(e, now));
         next = ry_min64(next, advance_all(e, now, &moved));
         moved |= admit_all(e, now, &next);
-        if (!moved && next > now && RY_LD_SEQ(&e->submit) == NULL)
+        if ((!moved && next > now && RY_LD_SEQ(&e->submit) == NULL) ||
+            RY_LD_RLX(&e->engine_wait) != 0)
             break;
     }
     if (next == RY_EMU_NEVER && e->actives == 0) {
@@ -152,13 +166,30 @@ void ry_emu_engine_poke(struct ry_emu *e, uint64_t due_ns)
     }
 }
 
+/* For calls that change what the engine works on. */
+void ry_emu_engine_lock(struct ry_emu *e)
+{
+    RY_ADD(&e->engine_wait, 1u);
+    ry_emu_lock(&e->engine);
+    RY_SUB(&e->engine_wait, 1u);
+}
+
+/* Work may have been left on the list meanwhile, or the engine was cut short: let its thread
+ * look. */
+void ry_emu_engine_unlock(struct ry_emu *e)
+{
+    ry_emu_unlock(&e->engine);
+    if (RY_LD_SEQ(&e->submit) != NULL || RY_LD_SEQ(&e->engine_work) != 0)
+        ry_emu_engine_poke(e, 0);
+}
+
 static uint64_t drive_now(struct ry_emu *e, uint64_t now)
 {
     uint64_t next;
 
     do {
-        if (!ry_emu_trylock(&e->engine))
-            return RY_LD_ACQ(&e->next_due);
+        if (RY_LD_RLX(&e->engine_wait) != 0 || !ry_emu_trylock(&e->engine))
+            return RY_LD_ACQ(&e->next_due); /* whoever has it looks at the list after letting go */
         next = process(e, now);
         ry_emu_unlock(&e->engine);
     } while (RY_LD_SEQ(&e->submit) != NULL);
@@ -179,8 +210,13 @@ uint64_t ry_emu_drive(struct ry_nic *nic, uint64_t now_ns)
 {
     struct ry_emu *e = ry_emu_of(nic);
 
+    uint64_t next;
+
     if (RY_LIKELY(RY_LD_ACQ(&e->engine_work) == 0 && e->seg->land_used == 0))
         return RY_EMU_NEVER;
+    next = ry_min64(RY_LD_SEQ(&e->next_due), e->seg->land_min_ns);
+    if (next > now_ns && RY_LD_SEQ(&e->submit) == NULL && !RY_LD_RLX(&e->far_stall))
+        return next; /* whoever changes what is due sets next_due back, or submits */
     return drive_now(e, now_ns);
 }
 
@@ -195,7 +231,7 @@ static void *engine_main(void *arg)
         uint64_t next, now = ry_emu_now(e);
 
         RY_ST_SEQ(&e->sleep_until, 0ull); /* awake: nobody need wake us, we look again below */
-        if (ry_emu_trylock(&e->engine)) {
+        if (RY_LD_RLX(&e->engine_wait) == 0 && ry_emu_trylock(&e->engine)) {
             next = process(e, now);
             ry_emu_unlock(&e->engine);
         } else {
@@ -256,7 +292,7 @@ void ry_emu_engine_leave(struct ry_nic_qp *qp)
 {
     struct ry_emu *e = qp->nic;
 
-    ry_emu_lock(&e->engine);
+    ry_emu_engine_lock(e);
     submit_drain(e);
     for (uint32_t i = 0; i < e->actives; i++) {
         if (e->active[i] != qp)
@@ -264,5 +300,5 @@ void ry_emu_engine_leave(struct ry_nic_qp *qp)
         e->active[i] = e->active[--e->actives];
         break;
     }
-    ry_emu_unlock(&e->engine);
+    ry_emu_engine_unlock(e);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Executing a request at the peer, from the initiator's side.
  *
- * The in-flight count is raised before the responder's state and keys are looked at and lowered after
- * the copy. The owner changes state or key first and then waits for the count: so either we see the
- * change, or he sees our count. Both are sequentially consistent for that reason. */
+ * The in-flight count is raised before the responder's state and keys are looked at and lowered
+ * after the copy. The owner changes state or key first and then waits for the count: so either
+ * we see the change, or he sees our count. Both are sequentially consistent for that reason. */
 #include "nic/emu/copy.h"
 #include "nic/emu/emu_int.h"
 
@@ -18,7 +18,8 @@ struct ry_emu_peer *ry_emu_reach(struct ry_emu *e, uint32_t rail, uint32_t pe, u
     struct ry_emu_peer *p = &e->peers[pe];
     struct ry_emu_seg_port *far;
 
-    if (RY_UNLIKELY(RY_LD_SEQ(&p->attached) == 0 || RY_LD_RLX(&p->lost) != 0 || RY_LD_RLX(&p->seg->closed) != 0))
+    if (RY_UNLIKELY(RY_LD_SEQ(&p->attached) == 0 || RY_LD_RLX(&p->lost) != 0 ||
+                    RY_LD_RLX(&p->seg->closed) != 0))
         return NULL;
     far = &p->seg->port[remote_rail];
     if (RY_UNLIKELY(RY_LD_ACQ(&e->seg->port[rail].up) == 0 || RY_LD_ACQ(&far->up) == 0))
@@ -146,9 +147,9 @@ static int at_responder(struct ry_nic_qp *qp, struct ry_emu_peer *p, struct ry_e
     if (!accepts(qp, q))
         return RY_EMU_LOST;
     ahead = (RY_LD_RLX(&q->epsn) - psn) & RY_EMU_PSN_MASK;
-    again = ahead != 0 && ahead <= RY_DEPTH_MAX;
-    if (!again && ((0 - ahead) & RY_EMU_PSN_MASK) > RY_DEPTH_MAX)
-        return RY_EMU_LOST; /* a packet of another life. Short gaps are NOPs, which send nothing */
+    if (ahead > RY_DEPTH_MAX)
+        return RY_EMU_LOST; /* a gap, or a packet of another life */
+    again = ahead != 0;
     if (op->bytes != 0 && !ry_emu_mr_remote(p, qp->remote_rail, op->rkey, op->raddr, op->bytes))
         return refuse(p, q, RY_SYN_REMOTE_ACCESS);
     if (ry_wqe_atomic(op->opcode) && (op->raddr & (op->bytes - 1)) != 0)
@@ -171,10 +172,9 @@ static int at_responder(struct ry_nic_qp *qp, struct ry_emu_peer *p, struct ry_e
     return 0;
 }
 
-int ry_emu_exec(struct ry_nic_qp *qp, const struct ry_emu_op *op, uint32_t idx, uint32_t off,
+int ry_emu_exec(struct ry_nic_qp *qp, const struct ry_emu_op *op, uint32_t psn, uint32_t off,
                 uint32_t len, bool last)
 {
-    uint32_t psn = (qp->psn + idx) & RY_EMU_PSN_MASK;
     struct ry_emu_peer *p;
     struct ry_emu_seg_qp *q;
     int rc = local_check(qp, op);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Faults: what goes wrong on purpose. One of each kind at a time on a rail; a new one of the same kind
- * takes its place. They hold until their time is out or CLEAR. */
+/* Faults: what goes wrong on purpose. One of each kind at a time on a rail; a new one of the
+ * same kind takes its place. They hold until their time is out or CLEAR. */
 #include "nic/emu/emu_int.h"
 
 const struct ry_nic_fault *ry_emu_fault_on(struct ry_emu *e, uint32_t rail, uint32_t peer,
@@ -20,7 +20,8 @@ bool ry_emu_fault_roll(struct ry_emu *e, uint32_t rail, uint32_t peer, enum ry_n
 {
     const struct ry_nic_fault *f = ry_emu_fault_on(e, rail, peer, kind);
 
-    return f != NULL && (double)(ry_emu_fault_random(e, rail, kind) >> 11) / 9007199254740992.0 < f->p;
+    /* 53 random bits as a number in [0, 1) */
+    return f != NULL && (double)(ry_emu_fault_random(e, rail, kind) >> 11) * 0x1p-53 < f->p;
 }
 
 static void port_set(struct ry_emu *e, uint32_t rail, bool up)
@@ -63,7 +64,7 @@ static void initiators_die(struct ry_emu *e, uint32_t rail)
 
         if (qp == NULL || qp->kind != RY_QP_INITIATOR || qp->rail != rail)
             continue;
-        ry_emu_lock(&qp->lock);
+        ry_emu_visit(&qp->lock);
         if (qp->state != RY_EMU_RESET) {
             qp->state = RY_EMU_DEAD;
             qp->fhead = qp->fexec = qp->ftail;
@@ -134,6 +135,7 @@ static void end(struct ry_emu *e, uint32_t rail, enum ry_nic_fault_kind kind)
     if (!s->on)
         return;
     s->on = false;
+    e->faults--;
     if (kind == RY_FAULT_PORT_DOWN)
         port_set(e, rail, true);
     else if (kind == RY_FAULT_NIC_DOWN)
@@ -152,7 +154,7 @@ uint64_t ry_emu_faults_expire(struct ry_emu *e, uint64_t now)
 {
     uint64_t next = RY_EMU_NEVER;
 
-    for (uint32_t r = 0; r < e->cfg.rails; r++) {
+    for (uint32_t r = 0; e->faults != 0 && r < e->cfg.rails; r++) {
         for (uint32_t k = 0; k < RY_EMU_FAULT_KINDS; k++) {
             struct ry_emu_fault_slot *s = &e->rail[r].fault[k];
 
@@ -213,20 +215,24 @@ int ry_emu_fault(struct ry_nic *nic, const struct ry_nic_fault *f)
         rc = ry_emu_ghosts_make(e);
     if (rc != 0)
         return rc;
-    ry_emu_lock(&e->engine);
+    ry_emu_engine_lock(e);
     if (!momentary(e, f)) {
         struct ry_emu_fault_slot *s = &e->rail[f->rail].fault[f->kind];
 
+        e->faults += !s->on;
         s->on = true;
         s->f = *f;
-        s->until_ns = f->for_ns != 0 ? now + f->for_ns : RY_EMU_NEVER;
+        s->until_ns = f->for_ns != 0                ? now + f->for_ns
+                      : f->kind == RY_FAULT_GHOST ? now + f->delay_ns
+                                                  : RY_EMU_NEVER;
         s->rng = f->seed ^ e->cfg.seed ^ ((uint64_t)f->rail << 32) ^ (uint64_t)f->kind;
         if (s->until_ns != RY_EMU_NEVER)
             next = s->until_ns;
         begin(e, f);
     }
+    RY_ST_SEQ(&e->next_due, 0ull);
     RY_ST_SEQ(&e->engine_work, 1u);
-    ry_emu_unlock(&e->engine);
+    ry_emu_engine_unlock(e);
     ry_emu_engine_poke(e, next);
     return 0;
 }

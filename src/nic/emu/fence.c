@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Leaving a queue pair for good: ERR and flush at the initiator, RESET and settle at the responder. */
+/* Leaving a queue pair for good: ERR and flush at the initiator, RESET and settle at the
+ * responder. */
 #include "nic/emu/emu_int.h"
 
 static bool dead(const struct ry_nic_qp *qp)
@@ -32,7 +33,7 @@ int ry_emu_qp_flushed(struct ry_nic_qp *qp)
         return RY_ERR_INVALID;
     if (dead(qp))
         return RY_ERR_DEVICE;
-    if (!ry_emu_trylock(&qp->lock))
+    if (!ry_emu_trylock_as(&qp->lock, RY_EMU_VISITS))
         return 0;
     if (RY_LD_SEQ(&qp->err_req) != 0)
         ry_emu_halt(qp);
@@ -49,7 +50,8 @@ bool ry_emu_quiet(struct ry_emu *e, const struct ry_emu_seg_qp *q, uint32_t pe)
 {
     if (RY_LD_SEQ(&q->inflight) == 0)
         return true;
-    return pe < e->cfg.n_pes && RY_LD_ACQ(&e->peers[pe].attached) != 0 && !ry_emu_peer_alive(e, &e->peers[pe]);
+    return pe < e->cfg.n_pes && RY_LD_ACQ(&e->peers[pe].attached) != 0 &&
+           !ry_emu_peer_alive(e, &e->peers[pe]);
 }
 
 int ry_emu_qp_fence_begin(struct ry_nic_qp *qp)
@@ -62,8 +64,8 @@ int ry_emu_qp_fence_begin(struct ry_nic_qp *qp)
     return 0;
 }
 
-/* A dead NIC answers no command, so its fence cannot be had until the rail was cut (rule 7's ladder);
- * after the cut nothing that it held can land. */
+/* A dead NIC answers no command, so its fence cannot be had until the rail was cut (rule 7's
+ * ladder); after the cut nothing that it held can land. */
 int ry_emu_qp_fence_poll(struct ry_nic_qp *qp)
 {
     struct ry_emu *e = qp->nic;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ghosts: late copies of writes. A packet that was thought lost stays in the fabric and lands once
- * more, unless its queue pair was RESET meanwhile. It carries the bytes that it was sent with. */
+/* Ghosts: writes that the sender takes for lost and that arrive late, once more or for the first
+ * time. One lands if its queue pair was not RESET meanwhile and its responder still waits for
+ * its packet number: on a healthy pair the repeat came first, and the late packet is a duplicate
+ * that is dropped. It carries the bytes that it was sent with. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,34 +13,32 @@
 int ry_emu_ghosts_make(struct ry_emu *e)
 {
     struct ry_emu_ghost *g;
+    uint8_t *data;
 
     if (RY_LD_ACQ(&e->ghosts) != NULL)
         return 0;
     g = calloc(RY_EMU_GHOSTS, sizeof(*g));
-    if (g == NULL)
-        return RY_ERR_NO_MEMORY;
-    for (uint32_t i = 0; i < RY_EMU_GHOSTS; i++) {
-        g[i].data = malloc(RY_EMU_GHOST_BYTES);
-        if (g[i].data != NULL)
-            continue;
-        while (i-- > 0)
-            free(g[i].data);
+    data = malloc((size_t)RY_EMU_GHOSTS * RY_EMU_GHOST_BYTES);
+    if (g == NULL || data == NULL) {
         free(g);
+        free(data);
         return RY_ERR_NO_MEMORY;
     }
-    ry_emu_lock(&e->engine);
+    for (uint32_t i = 0; i < RY_EMU_GHOSTS; i++)
+        g[i].data = data + (size_t)i * RY_EMU_GHOST_BYTES;
+    ry_emu_engine_lock(e);
     RY_ST_REL(&e->ghosts, g);
-    ry_emu_unlock(&e->engine);
+    ry_emu_engine_unlock(e);
     return 0;
 }
 
 /* Engine lock. A segment larger than a ghost's room leaves several. */
-void ry_emu_ghost_add(struct ry_nic_qp *qp, const struct ry_emu_op *op, uint32_t off, uint32_t len,
-                      uint64_t due_ns)
+void ry_emu_ghost_add(struct ry_nic_qp *qp, const struct ry_emu_op *op,
+                      const struct ry_emu_flight *f, uint64_t due_ns)
 {
     struct ry_emu *e = qp->nic;
     const char *src = op->is_inline ? (const char *)op->data : (const char *)(uintptr_t)op->laddr;
-    uint32_t done = 0;
+    uint32_t done = 0, off = f->off, len = f->len;
 
     if (op->opcode != RY_OP_WRITE && op->opcode != RY_OP_WRITE_IMM)
         return;
@@ -55,9 +55,11 @@ void ry_emu_ghost_add(struct ry_nic_qp *qp, const struct ry_emu_op *op, uint32_t
         g->remote_qpn = qp->remote_qpn;
         g->qpn = qp->qpn;
         g->rkey = op->rkey;
+        g->psn = f->psn;
         g->len = ry_min32(len - done, RY_EMU_GHOST_BYTES);
         memcpy(g->data, src + off + done, g->len);
         done += g->len;
+        g->last = f->last && done == len;
         e->ghost_count++;
     }
 }
@@ -72,9 +74,11 @@ static void land(struct ry_emu *e, struct ry_emu_ghost *g)
     q = &p->qps[g->remote_qpn & p->qp_mask];
     RY_ADD(&q->inflight, 1u);
     if (RY_LD_SEQ(&q->state) != RY_EMU_RESET && RY_LD_RLX(&q->qpn) == g->remote_qpn &&
-        RY_LD_RLX(&q->peer_qpn) == g->qpn &&
+        RY_LD_RLX(&q->peer_qpn) == g->qpn && RY_LD_RLX(&q->epsn) == g->psn &&
         ry_emu_mr_remote(p, g->remote_rail, g->rkey, g->raddr, g->len))
         ry_emu_copy(p->heap + (g->raddr - p->heap_base), g->data, g->len);
+    if (g->last && RY_LD_RLX(&q->epsn) == g->psn)
+        RY_ST_RLX(&q->epsn, (g->psn + 1) & RY_EMU_PSN_MASK);
     RY_SUB(&q->inflight, 1u);
     ry_emu_wake_seg(p->seg);
 }

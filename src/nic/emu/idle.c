@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sleeping until this PE's memory changes, at no cost to those who write it while nobody sleeps.
  *
- * A waiter looks at its word, finds nothing and calls idle. The first call only arms the segment and
- * comes back, so that the waiter looks once more; the second call sleeps. A writer stores its data
- * and then looks whether anybody is armed; the waiter arms and then looks at the data: both orders are
- * sequentially consistent (the writer's in-flight subtraction lies between), so one sees the other. Each
- * thread remembers the arming that it saw before its last look: under any other it may not sleep. */
+ * A waiter looks at its word, finds nothing and calls idle. The first call only arms the segment
+ * and comes back, so that the waiter looks once more; the second call sleeps. A writer stores
+ * its data and then looks whether anybody is armed; the waiter arms and then looks at the data:
+ * both orders are sequentially consistent (the writer's in-flight subtraction lies between), so
+ * one sees the other. Each thread remembers the arming that it saw before its last look: under
+ * any other it may not sleep. */
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -48,6 +49,19 @@ void ry_emu_wake(struct ry_nic *nic)
     RY_ST_SEQ(&e->seg->armed, 0u);
     RY_ADD(&e->seg->wake, 1u);
     ry_emu_futex_wake(&e->seg->wake);
+}
+
+/* The addition of nothing stands between the caller's stores and the look: whoever arms after it
+ * sees them. */
+void ry_emu_wake_peer(struct ry_nic *nic, uint32_t pe)
+{
+    struct ry_emu *e = ry_emu_of(nic);
+    struct ry_emu_peer *p = pe < e->cfg.n_pes ? &e->peers[pe] : NULL;
+
+    if (e->cfg.virtual_time || p == NULL || RY_LD_ACQ(&p->attached) == 0)
+        return;
+    if (RY_ADD(&p->seg->armed, 0u) != 0)
+        ry_emu_wake_seg(p->seg);
 }
 
 /* One thread's memory of the arming under which it last looked. */

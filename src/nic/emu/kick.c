@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Doorbells, the fast path and completions.
  *
- * Without a rate, a latency or a fault, the thread that kicks executes at once. A second thread that
- * kicks the same queue pair leaves its work to the first: it raises `prod` and then tries the lock;
- * the holder drops the lock and then looks at `prod` again. Both orders are sequentially consistent, so
- * one of the two sees the other. */
+ * Without a rate, a latency or a fault, the thread that kicks executes at once. A second thread
+ * that kicks the same queue pair leaves its work to the first: it raises `prod` and then tries
+ * the lock; the holder drops the lock and then looks at `prod` again. Both orders are
+ * sequentially consistent, so one of the two sees the other. */
 #include "nic/emu/emu_int.h"
 
 enum { ALIVE_CHECK_NS = 5000000 };
 
-/* Raise prod to what the doorbell says. The doorbell record is the truth; prod_idx may be older (its
- * thread was slow), or newer (the record is on its way). False: it went backward or overran. */
+/* Raise prod to what the doorbell says. The doorbell record is the truth; prod_idx may be older
+ * (its thread was slow), or newer (the record is on its way). False: it went backward or
+ * overran. */
 static bool doorbell(struct ry_nic_qp *qp, uint32_t prod_idx)
 {
     uint32_t old = RY_LD_SEQ(&qp->prod), want;
@@ -59,8 +60,8 @@ void ry_emu_complete(struct ry_nic_qp *qp, uint32_t idx, bool signalled)
         publish(qp, idx, RY_CQE_REQ);
 }
 
-/* An error CQE: counter, syndrome, vendor and QPN are right, all else is rubbish on purpose, because
- * that is all that may be trusted of a real one. */
+/* An error CQE: counter, syndrome, vendor and QPN are right, all else is rubbish on purpose,
+ * because that is all that may be trusted of a real one. */
 static void publish_error(struct ry_nic_qp *qp, uint32_t idx, uint8_t syndrome, uint8_t vendor)
 {
     uint64_t *w = (uint64_t *)(void *)qp->cqe, seed = ((uint64_t)qp->qpn << 32) | idx, last;
@@ -127,12 +128,15 @@ void ry_emu_peer_watch(struct ry_nic_qp *qp)
     ry_emu_peer_alive(qp->nic, p);
 }
 
-static void give_to_engine(struct ry_nic_qp *qp)
+/* lost: a try was made and got no answer; its timer runs from here. */
+static void give_to_engine(struct ry_nic_qp *qp, bool lost)
 {
+    qp->lost = lost;
+    if (lost)
+        qp->retry_ns = ry_emu_now(qp->nic) + qp->nic->cfg.retry_ns;
     qp->send_idx = qp->seen_prod = qp->done;
     qp->send_off = 0;
     RY_ST_SEQ(&qp->timed, 1u);
-    ry_emu_submit(qp);
 }
 
 /* False: nothing more can be done here now (not connected, or the engine has it). */
@@ -151,17 +155,20 @@ static bool run_locked(struct ry_nic_qp *qp)
         if (ry_emu_halt(qp))
             return true;
         if (RY_UNLIKELY(ry_emu_slow(qp))) {
-            give_to_engine(qp);
+            give_to_engine(qp, false);
             return false;
         }
         ry_emu_decode(&qp->ring[idx & (qp->depth - 1)], qp->qpn, &op);
-        rc = ry_emu_exec(qp, &op, idx, 0, (uint32_t)ry_emu_op_bytes(&op), true);
+        rc = ry_emu_exec(qp, &op, qp->next_psn, 0, (uint32_t)ry_emu_op_bytes(&op), true);
         if (RY_LIKELY(rc == 0)) {
+            qp->retries = 0;
+            if (op.opcode != RY_OP_NOP)
+                qp->next_psn = (qp->next_psn + 1) & RY_EMU_PSN_MASK;
             ry_emu_complete(qp, idx, op.signalled);
         } else if (rc == RY_EMU_LOST) {
             if (ry_emu_halt(qp))
                 return true;
-            give_to_engine(qp);
+            give_to_engine(qp, true);
             return false;
         } else {
             ry_emu_fail(qp, idx, (uint8_t)rc, 0);
@@ -172,14 +179,20 @@ static bool run_locked(struct ry_nic_qp *qp)
 
 void ry_emu_run(struct ry_nic_qp *qp)
 {
-    bool again, live;
+    bool again, live, timed;
 
     do {
-        if (!ry_emu_trylock(&qp->lock))
-            return;
+        while (!ry_emu_trylock(&qp->lock)) {
+            if (RY_LD_SEQ(&qp->lock) == RY_EMU_EXECUTES)
+                return; /* he looks again after letting go */
+            sched_yield();
+        }
         again = run_locked(qp);
         live = qp->state == RY_EMU_RTS;
+        timed = RY_LD_RLX(&qp->timed) != 0;
         ry_emu_unlock(&qp->lock);
+        if (timed)
+            ry_emu_submit(qp); /* without the lock: it may do the engine's work */
     } while (again && (RY_LD_SEQ(&qp->done) != RY_LD_SEQ(&qp->prod) ||
                        (live && (RY_LD_SEQ(&qp->err_req) | RY_LD_SEQ(&qp->doorbell_bad)) != 0)));
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Acknowledged is not visible: with chaos.visible_delay a responder's NIC holds data back. One queue
- * pair's data lands in its order; that of different ones does not. A read or an atomic pushes what its
- * own queue pair holds before it, as PCIe has it. RESET takes no more, but what was taken still lands,
- * and the fence is done only then. Virtual time only, so one thread. */
+/* Acknowledged is not visible: with chaos.visible_delay a responder's NIC holds data back. One
+ * queue pair's data lands in its order; that of different ones does not. A read or an atomic
+ * pushes what its own queue pair holds before it, as PCIe has it. RESET takes no more, but what
+ * was taken still lands, and the fence is done only then. Virtual time only, so one thread. */
 #include <string.h>
 
 #include "nic/emu/copy.h"
@@ -11,8 +11,9 @@
 static void put(struct ry_emu_seg *seg, struct ry_emu_seg_land *l, const struct ry_emu_peer *p)
 {
     char *to = p != NULL ? p->heap + (l->addr - p->heap_base) : (char *)(uintptr_t)l->addr;
+    uint32_t i = (uint32_t)(l - ry_emu_seg_lands(seg));
 
-    ry_emu_copy(to, l->data, l->len_bytes);
+    ry_emu_copy(to, ry_emu_seg_land_data(seg, i), l->len_bytes);
     l->order = 0;
     seg->land_used--;
 }
@@ -54,8 +55,8 @@ static uint64_t due_pick(struct ry_nic_qp *qp, struct ry_emu_seg *seg)
     return due;
 }
 
-/* Hold data back. False: not held (no room, or no delay asked for); all that the queue pair held has
- * then landed, so that a direct copy keeps its order. */
+/* Hold data back. False: not held (no room, or no delay asked for); all that the queue pair held
+ * has then landed, so that a direct copy keeps its order. */
 bool ry_emu_land_add(struct ry_nic_qp *qp, struct ry_emu_peer *p, uint64_t raddr, const void *src,
                      uint64_t len)
 {
@@ -80,10 +81,11 @@ bool ry_emu_land_add(struct ry_nic_qp *qp, struct ry_emu_peer *p, uint64_t raddr
         l->qpn = qp->remote_qpn;
         l->rail = qp->remote_rail;
         l->len_bytes = (uint32_t)ry_min64(len - done, RY_EMU_LAND_BYTES);
-        memcpy(l->data, (const char *)src + done, l->len_bytes);
+        memcpy(ry_emu_seg_land_data(seg, i), (const char *)src + done, l->len_bytes);
         done += l->len_bytes;
         seg->land_used++;
     }
+    seg->land_min_ns = ry_min64(seg->land_min_ns, due);
     return true;
 }
 
@@ -105,10 +107,13 @@ uint64_t ry_emu_land_due(struct ry_emu *e, uint64_t now)
 {
     struct ry_emu_seg_land *l;
 
+    if (e->seg->land_min_ns > now)
+        return e->seg->land_min_ns;
     while ((l = oldest(e->seg, 0, UINT32_MAX, now)) != NULL)
         put(e->seg, l, NULL);
     l = oldest(e->seg, 0, UINT32_MAX, UINT64_MAX);
-    return l != NULL ? l->due_ns : RY_EMU_NEVER;
+    e->seg->land_min_ns = l != NULL ? l->due_ns : RY_EMU_NEVER;
+    return e->seg->land_min_ns;
 }
 
 /* Our own, of one rail and queue pair (0: all): land it now, or lose it. */

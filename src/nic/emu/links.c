@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The link model: a port and a NIC are clocks, "reserved until". Whoever sends moves the clocks of both
- * ends forward by the time his bytes take there. */
+/* The link model: a port and a NIC are clocks, "reserved until". Whoever sends moves the clocks
+ * of both ends forward by the time his bytes take there. */
 #include "nic/emu/emu_int.h"
 
 

@@ -38,8 +38,8 @@ int ry_emu_mr_reg(struct ry_nic *nic, uint32_t rail, void *base, uint64_t len_by
     return rc;
 }
 
-/* Waits until every copy that saw a key which is gone by now has ended: the peers' by their count, our
- * own by passing through each queue pair's lock. */
+/* Waits until every copy that saw a key which is gone by now has ended: the peers' by their
+ * count, our own by passing through each queue pair's lock. */
 static int rail_settle(struct ry_emu *e, uint32_t rail)
 {
     uint64_t end = e->cfg.virtual_time ? 0 : ry_emu_now(e) + WAIT_NS;
@@ -51,7 +51,7 @@ static int rail_settle(struct ry_emu *e, uint32_t rail)
         if (qp == NULL || qp->rail != rail)
             continue;
         if (qp->kind == RY_QP_INITIATOR) {
-            ry_emu_lock(&qp->lock);
+            ry_emu_visit(&qp->lock);
             ry_emu_unlock(&qp->lock);
             continue;
         }
@@ -118,8 +118,8 @@ bool ry_emu_mr_local(const struct ry_emu *e, uint32_t rail, uint32_t lkey, uint6
            inside(RY_LD_RLX(&m->base), RY_LD_RLX(&m->len_bytes), addr, len_bytes);
 }
 
-/* Called with our count in the responder's inflight word: a key that was good when looked at stays in
- * its place until that count is down again. The heap we mapped bounds the copy besides. */
+/* Called with our count in the responder's inflight word: a key that was good when looked at
+ * stays in its place until that count is down again. The heap we mapped bounds the copy besides. */
 bool ry_emu_mr_remote(const struct ry_emu_peer *p, uint32_t rail, uint32_t rkey, uint64_t addr,
                       uint64_t len_bytes)
 {

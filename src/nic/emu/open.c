@@ -61,7 +61,7 @@ static int seg_make(struct ry_emu *e)
     int rc;
 
     if (lands)
-        len += RY_EMU_LANDS * sizeof(struct ry_emu_seg_land);
+        len += RY_EMU_LAND_AREA;
     len = (len + 4095) & ~4095ull;
     rc = seg_map(e, len);
     if (rc != 0)
@@ -76,6 +76,7 @@ static int seg_make(struct ry_emu *e)
     e->seg->mr_off = mr_off;
     e->seg->qp_off = qp_off;
     e->seg->land_off = lands ? land_off : 0;
+    e->seg->land_min_ns = RY_EMU_NEVER;
     e->mrs = ry_emu_seg_mrs(e->seg);
     e->sqps = ry_emu_seg_qps(e->seg);
     RY_ST_REL(&e->seg->magic, (uint32_t)RY_EMU_MAGIC);
@@ -130,8 +131,7 @@ static void emu_close(struct ry_nic *nic)
         for (uint32_t p = 0; p < e->cfg.n_pes; p++)
             ry_emu_peer_detach(nic, p);
     if (e->ghosts != NULL)
-        for (uint32_t i = 0; i < RY_EMU_GHOSTS; i++)
-            free(e->ghosts[i].data);
+        free(e->ghosts[0].data); /* one block for all of them */
     if (e->event_fd >= 0)
         close(e->event_fd);
     if (e->seg != NULL)
@@ -149,7 +149,6 @@ static void emu_close(struct ry_nic *nic)
 
 int ry_emu_open(const struct ry_emu_cfg *cfg, struct ry_nic **out)
 {
-    static uint64_t next_id;
     struct ry_emu *e;
     int rc = cfg_check(cfg);
 
@@ -161,13 +160,15 @@ int ry_emu_open(const struct ry_emu_cfg *cfg, struct ry_nic **out)
     e->base.ops = &ops;
     e->cfg = *cfg;
     e->fd = e->event_fd = -1;
-    e->id = RY_ADD(&next_id, 1) + 1;
+    e->id = ry_emu_now(e) ^ ((uint64_t)(uintptr_t)e << 16) ^ 1;
     e->next_due = RY_EMU_NEVER;
     e->rng = cfg->seed ^ ((uint64_t)cfg->pe << 40);
     e->rng_names = ~e->rng;
     pthread_mutex_init(&e->list, NULL);
     pthread_mutex_init(&e->thread_lock, NULL);
-    e->qpn_next = cfg->qpn_first != 0 ? cfg->qpn_first : (uint32_t)ry_emu_random(&e->rng_names) & 0x7fffff;
+    e->qpn_next = cfg->qpn_first;
+    if (e->qpn_next == 0)
+        e->qpn_next = (uint32_t)ry_emu_random(&e->rng_names) & 0x7fffff;
     rc = seg_make(e);
     if (rc != 0)
         goto undo;
@@ -213,6 +214,7 @@ static const struct ry_nic_ops ops = {
     .drive = ry_emu_drive,
     .idle = ry_emu_idle,
     .wake = ry_emu_wake,
+    .wake_peer = ry_emu_wake_peer,
     .poll_event = ry_emu_poll_event,
     .event_fd = ry_emu_event_fd,
     .export_seg = ry_emu_export_seg,

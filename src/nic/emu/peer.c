@@ -35,7 +35,7 @@ static bool seg_good(const struct ry_emu *e, const struct ry_nic_peer *peer)
            s->mr_off + RY_EMU_MRS * sizeof(struct ry_emu_seg_mr) <= s->len_bytes &&
            s->qp_off + qps * sizeof(struct ry_emu_seg_qp) <= s->len_bytes &&
            (s->land_off == 0 ||
-            s->land_off + RY_EMU_LANDS * sizeof(struct ry_emu_seg_land) <= s->len_bytes);
+            s->land_off + RY_EMU_LAND_AREA <= s->len_bytes);
 }
 
 int ry_emu_peer_attach(struct ry_nic *nic, const struct ry_nic_peer *peer)
@@ -75,7 +75,7 @@ void ry_emu_peer_detach(struct ry_nic *nic, uint32_t pe)
     if (pe >= e->cfg.n_pes || e->peers[pe].attached == 0)
         return;
     p = &e->peers[pe];
-    ry_emu_lock(&e->engine);
+    ry_emu_engine_lock(e);
     RY_ST_SEQ(&p->attached, 0u);
     ry_emu_ghosts_drop(e, pe);
     /* Everybody who still holds the old mapping passes through a queue pair's lock. */
@@ -85,11 +85,11 @@ void ry_emu_peer_detach(struct ry_nic *nic, uint32_t pe)
 
         if (qp == NULL || qp->peer != pe)
             continue;
-        ry_emu_lock(&qp->lock);
+        ry_emu_visit(&qp->lock);
         ry_emu_unlock(&qp->lock);
     }
     pthread_mutex_unlock(&e->list);
-    ry_emu_unlock(&e->engine);
+    ry_emu_engine_unlock(e);
     p->seg = NULL;
     if (p->pidfd >= 0)
         close(p->pidfd);

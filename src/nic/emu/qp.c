@@ -130,13 +130,14 @@ int ry_emu_qp_connect(struct ry_nic_qp *qp, const struct ry_qp_addr *remote)
         RY_ST_SEQ(&qp->shared->state, (uint32_t)RY_EMU_RTR);
         return 0;
     }
-    ry_emu_lock(&qp->lock);
+    ry_emu_visit(&qp->lock);
     if (qp->state != RY_EMU_RESET) {
         ry_emu_unlock(&qp->lock);
         return RY_ERR_INVALID;
     }
     qp->remote_qpn = remote->qpn;
     qp->remote_rail = remote->rail;
+    qp->next_psn = qp->psn;
     qp->state = RY_EMU_RTS;
     ry_emu_unlock(&qp->lock);
     return 0;
@@ -169,7 +170,7 @@ void ry_emu_qp_destroy(struct ry_nic_qp *qp)
         ry_emu_land_flush(e, qp->rail, qp->qpn, true);
     } else {
         ry_emu_engine_leave(qp);
-        ry_emu_lock(&qp->lock); /* whoever executes it has ended */
+        ry_emu_visit(&qp->lock); /* whoever executes it has ended */
         qp->state = RY_EMU_RESET;
         ry_emu_unlock(&qp->lock);
     }

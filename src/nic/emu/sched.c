@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One queue pair's timed work: messages are cut into segments; a segment reserves its time on the links,
- * is executed when it arrives and answered a latency later; what is lost is sent again from there
- * (go back N) when its timer is out. Engine and queue pair locks are held. */
+/* One queue pair's timed work: messages are cut into segments; a segment reserves its time on
+ * the links, is executed when it arrives and answered a latency later; what is lost is sent
+ * again from there (go back N) when its timer is out. Engine and queue pair locks are held. */
 #include "nic/emu/emu_int.h"
 
 enum {
-    AHEAD_NS = 200000, /* how far links are reserved in advance, and how much lateness is made up */
+    AHEAD_NS = 500000, /* how far links are reserved in advance, and how much lateness is made up */
+    TOP_UP_NS = 125000, /* what is left of that when the next reservations are made */
     STALL_LOOK_NS = 1000000,
     SEGMENT_SLOW = 16 << 10,
     SEGMENT_FAST = 64 << 10,
@@ -17,7 +18,8 @@ static struct ry_emu_flight *at(struct ry_nic_qp *qp, uint32_t n)
     return &qp->flight[n % RY_EMU_FLIGHT];
 }
 
-/* When packets of this queue pair are held without an error: until when at least. 0: they are not. */
+/* When packets of this queue pair are held without an error: until when at least. 0: they are
+ * not. */
 static uint64_t stalled(struct ry_nic_qp *qp)
 {
     struct ry_emu *e = qp->nic;
@@ -26,18 +28,21 @@ static uint64_t stalled(struct ry_nic_qp *qp)
 
     if (ry_emu_fault_on(e, qp->rail, qp->peer, RY_FAULT_STALL) != NULL)
         return s->until_ns;
-    if (RY_LD_SEQ(&p->attached) != 0 && RY_LD_ACQ(&p->seg->port[qp->remote_rail].stalled) != 0)
-        return e->cfg.virtual_time ? RY_EMU_NEVER : ry_emu_now(e) + STALL_LOOK_NS;
-    return 0;
+    if (RY_LD_SEQ(&p->attached) == 0 || RY_LD_ACQ(&p->seg->port[qp->remote_rail].stalled) == 0)
+        return 0;
+    RY_ST_RLX(&e->far_stall, true);
+    return e->cfg.virtual_time ? RY_EMU_NEVER : ry_emu_now(e) + STALL_LOOK_NS;
 }
 
-/* Everything from flight n on is as if it had never been sent; it goes again when the timer is out. */
+/* Everything from flight n on is as if it had never been sent; it goes again when the timer is
+ * out. */
 static void rewind_to(struct ry_nic_qp *qp, uint32_t n, uint64_t from_ns)
 {
     struct ry_emu_flight *f = at(qp, n);
 
     qp->send_idx = f->idx;
     qp->send_off = f->off;
+    qp->next_psn = f->psn;
     qp->ftail = n;
     if ((int32_t)(qp->fexec - n) > 0)
         qp->fexec = n;
@@ -46,7 +51,8 @@ static void rewind_to(struct ry_nic_qp *qp, uint32_t n, uint64_t from_ns)
     qp->retry_ns = from_ns + qp->nic->cfg.retry_ns;
 }
 
-/* The fault that makes up an error completion. Whether the request was executed it does not tell. */
+/* The fault that makes up an error completion. Whether the request was executed it does not
+ * tell. */
 static bool fake_error(struct ry_nic_qp *qp, struct ry_emu_flight *f, const struct ry_emu_op *op)
 {
     struct ry_emu *e = qp->nic;
@@ -55,7 +61,7 @@ static bool fake_error(struct ry_nic_qp *qp, struct ry_emu_flight *f, const stru
     if (g == NULL)
         return false;
     if ((ry_emu_fault_random(e, qp->rail, RY_FAULT_CQE_ERROR) & 1) != 0)
-        ry_emu_exec(qp, op, f->idx, f->off, f->len, true);
+        ry_emu_exec(qp, op, f->psn, f->off, f->len, true);
     f->err = g->syndrome;
     f->vendor = g->vendor;
     qp->fexec++;
@@ -63,6 +69,19 @@ static bool fake_error(struct ry_nic_qp *qp, struct ry_emu_flight *f, const stru
     qp->halted = true;
     if (g->for_ns == 0)
         ry_emu_fault_end(e, qp->rail, RY_FAULT_CQE_ERROR);
+    return true;
+}
+
+/* The fault that keeps packets in the fabric: the sender takes this one for lost, and it arrives
+ * late. */
+static bool ghosted(struct ry_nic_qp *qp, const struct ry_emu_flight *f, const struct ry_emu_op *op)
+{
+    const struct ry_nic_fault *g = ry_emu_fault_on(qp->nic, qp->rail, qp->peer, RY_FAULT_GHOST);
+
+    if (g == NULL)
+        return false;
+    if (qp->retries == 0)
+        ry_emu_ghost_add(qp, op, f, f->arrive_ns + g->delay_ns);
     return true;
 }
 
@@ -79,7 +98,11 @@ static void execute_due(struct ry_nic_qp *qp, uint64_t now, bool *moved)
         qp->nic->exec_ns = f->arrive_ns;
         if (f->last && fake_error(qp, f, &op))
             return;
-        rc = f->drop ? RY_EMU_LOST : ry_emu_exec(qp, &op, f->idx, f->off, f->len, f->last);
+        if (ghosted(qp, f, &op)) {
+            rewind_to(qp, qp->fexec, f->arrive_ns);
+            return;
+        }
+        rc = f->drop ? RY_EMU_LOST : ry_emu_exec(qp, &op, f->psn, f->off, f->len, f->last);
         if (rc == RY_EMU_LOST) {
             rewind_to(qp, qp->fexec, f->arrive_ns);
             return;
@@ -90,12 +113,6 @@ static void execute_due(struct ry_nic_qp *qp, uint64_t now, bool *moved)
             f->last = 1;
             qp->ftail = qp->fexec;
             qp->halted = true;
-        } else {
-            const struct ry_nic_fault *g;
-
-            g = ry_emu_fault_on(qp->nic, qp->rail, qp->peer, RY_FAULT_GHOST);
-            if (g != NULL)
-                ry_emu_ghost_add(qp, &op, f->off, f->len, f->arrive_ns + g->delay_ns);
         }
     }
 }
@@ -141,7 +158,8 @@ static void answer_due(struct ry_nic_qp *qp, uint64_t now, bool *moved)
     }
 }
 
-/* Nothing answered in time: once more, or the end of it. 7 tries are for ever, as soft-RoCE has it. */
+/* Nothing answered in time: once more, or the end of it. 7 tries are for ever, as soft-RoCE has
+ * it. */
 static void retry_due(struct ry_nic_qp *qp, uint64_t now, bool *moved)
 {
     struct ry_emu *e = qp->nic;
@@ -160,10 +178,23 @@ static void retry_due(struct ry_nic_qp *qp, uint64_t now, bool *moved)
     qp->ready_ns = now;
 }
 
+/* The next arrival that somebody may wait for: the end of a message, or a loss. What comes
+ * before it is executed with it, so that a long message does not wake the engine for every
+ * segment. */
+static uint64_t arrival_due(struct ry_nic_qp *qp)
+{
+    bool full = qp->ftail - qp->fhead >= RY_EMU_FLIGHT;
+
+    for (uint32_t n = qp->fexec; n != qp->ftail && !qp->halted; n++)
+        if (full || at(qp, n)->last || at(qp, n)->drop)
+            return at(qp, n)->arrive_ns;
+    return RY_EMU_NEVER;
+}
+
 /* Do what is due; returns when something is due next. */
 uint64_t ry_emu_advance(struct ry_nic_qp *qp, uint64_t now, bool *moved)
 {
-    uint64_t hold, next = RY_EMU_NEVER;
+    uint64_t hold, next;
 
     if (ry_emu_halt(qp)) {
         qp->lost = qp->halted = false;
@@ -181,8 +212,7 @@ uint64_t ry_emu_advance(struct ry_nic_qp *qp, uint64_t now, bool *moved)
         *moved = true;
         return now;
     }
-    if (qp->fexec != qp->ftail && !qp->halted)
-        next = at(qp, qp->fexec)->arrive_ns;
+    next = arrival_due(qp);
     if (qp->fhead != qp->fexec) {
         struct ry_emu_flight *f = at(qp, qp->fhead);
 
@@ -199,8 +229,12 @@ uint64_t ry_emu_advance(struct ry_nic_qp *qp, uint64_t now, bool *moved)
 
 static uint32_t segment_bytes(const struct ry_nic_qp *qp)
 {
-    uint64_t rate = RY_LD_RLX(&qp->nic->seg->port[qp->rail].rate_bps);
+    const struct ry_emu *e = qp->nic;
+    uint64_t rate = RY_LD_RLX(&e->seg->port[qp->rail].rate_bps);
+    uint64_t cap = RY_LD_RLX(&e->seg->nic[e->rail[qp->rail].nic].cap_bps);
 
+    if (rate == 0 || (cap != 0 && cap < rate))
+        rate = cap;
     return rate != 0 && rate < FAST_BPS ? SEGMENT_SLOW : SEGMENT_FAST;
 }
 
@@ -241,13 +275,13 @@ bool ry_emu_admit(struct ry_nic_qp *qp, uint64_t now, uint64_t *next)
         qp->ready_ns = now + chaos(e, e->cfg.chaos.exec_delay_ns_max);
     qp->seen_prod = prod;
     if (qp->last_fin_ns > now + AHEAD_NS) {
-        *next = ry_min64(*next, qp->last_fin_ns - AHEAD_NS / 2);
+        *next = ry_min64(*next, qp->last_fin_ns - TOP_UP_NS);
         return false;
     }
     ry_emu_decode(&qp->ring[qp->send_idx & (qp->depth - 1)], qp->qpn, &op);
     rest = ry_emu_op_bytes(&op) - ry_min64(qp->send_off, ry_emu_op_bytes(&op));
     f = at(qp, qp->ftail);
-    *f = (struct ry_emu_flight){.idx = qp->send_idx, .off = qp->send_off};
+    *f = (struct ry_emu_flight){.idx = qp->send_idx, .psn = qp->next_psn, .off = qp->send_off};
     f->len = (uint32_t)ry_min64(rest, segment_bytes(qp));
     f->last = f->len == rest;
     inbound = op.opcode == RY_OP_READ;
@@ -268,6 +302,8 @@ bool ry_emu_admit(struct ry_nic_qp *qp, uint64_t now, uint64_t *next)
     qp->ftail++;
     qp->send_off += f->len;
     if (f->last) {
+        if (op.opcode != RY_OP_NOP)
+            qp->next_psn = (qp->next_psn + 1) & RY_EMU_PSN_MASK;
         qp->send_idx++;
         qp->send_off = 0;
     }

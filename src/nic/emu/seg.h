@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The segment: what one emulated NIC shows to the NICs of its peers.
  *
- * The initiator's side executes, so everything that a responder decides (is my port up, is this key good,
- * does this queue pair still accept) stands here, in memory that both processes map. Nothing here bounds
- * a copy alone: the initiator also holds every address against the heap that it has itself mapped.
+ * The initiator's side executes, so everything that a responder decides (is my port up, is this
+ * key good, does this queue pair still accept) stands here, in memory that both processes map.
+ * Nothing here bounds a copy alone: the initiator also holds every address against the heap that
+ * it has itself mapped.
  *
  * | word                               | writer                                               |
  * |------------------------------------|------------------------------------------------------|
@@ -27,14 +28,20 @@ enum {
     RY_EMU_SEG_VERSION = 1,
     RY_EMU_MR_BITS = 10,
     RY_EMU_MRS = 1 << RY_EMU_MR_BITS,
-    RY_EMU_LAND_BYTES = 1024, /* data of one landing slot */
-    RY_EMU_LANDS = 512,
+    RY_EMU_LAND_BYTES = 512, /* data of one landing slot */
+    RY_EMU_LANDS = 64,
 };
 
 /* Keys: 10 bits of index, 21 bits of generation; bit 31 tells a remote key from a local one. */
 #define RY_EMU_RKEY_BIT 0x80000000u
 
-enum ry_emu_state { RY_EMU_RESET = 0, RY_EMU_RTR = 1, RY_EMU_RTS = 2, RY_EMU_ERR = 3, RY_EMU_DEAD = 4 };
+enum ry_emu_state {
+    RY_EMU_RESET = 0,
+    RY_EMU_RTR = 1, /* responder */
+    RY_EMU_RTS = 2, /* initiator */
+    RY_EMU_ERR = 3,
+    RY_EMU_DEAD = 4, /* initiator whose NIC died: it says nothing any more */
+};
 
 struct ry_emu_seg_port {
     uint32_t up;
@@ -87,8 +94,11 @@ struct ry_emu_seg_land {
     uint32_t rail;
     uint32_t len_bytes;
     uint32_t rsvd;
-    uint8_t data[RY_EMU_LAND_BYTES];
+    uint64_t rsvd2[2];
 };
+RY_STATIC_ASSERT(sizeof(struct ry_emu_seg_land) == 56, "data stands behind all of these");
+
+enum { RY_EMU_LAND_AREA = RY_EMU_LANDS * (56 + RY_EMU_LAND_BYTES) };
 
 struct ry_emu_seg {
     uint32_t magic, version;
@@ -101,7 +111,8 @@ struct ry_emu_seg {
     uint32_t fatal_count;
     uint32_t land_used;
     uint64_t land_order;
-    uint64_t rsvd[6];
+    uint64_t land_min_ns; /* nothing held is due before this */
+    uint64_t rsvd[5];
     /* sleeping: their own line */
     uint32_t wake;  /* futex: changes when memory was written or somebody called wake */
     uint32_t armed; /* 0: nobody means to sleep, so a writer need not say anything */
@@ -123,6 +134,12 @@ static inline struct ry_emu_seg_qp *ry_emu_seg_qps(struct ry_emu_seg *s)
 static inline struct ry_emu_seg_land *ry_emu_seg_lands(struct ry_emu_seg *s)
 {
     return (struct ry_emu_seg_land *)((char *)s + s->land_off);
+}
+
+/* The data of landing slot i. */
+static inline uint8_t *ry_emu_seg_land_data(struct ry_emu_seg *s, uint32_t i)
+{
+    return (uint8_t *)(ry_emu_seg_lands(s) + RY_EMU_LANDS) + (uint64_t)i * RY_EMU_LAND_BYTES;
 }
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ports as a tree of files in the form of /sys/class/infiniband, so that tools read the emulated and
- * the real ones the same way. A file is written beside its place and renamed, so no reader sees half. */
+/* Ports as a tree of files in the form of /sys/class/infiniband, so that tools read the emulated
+ * and the real ones the same way. A file is written beside its place and renamed, so no reader
+ * sees half. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -58,7 +59,8 @@ static int counters_put(struct ry_nic *nic, uint32_t rail, const char *port)
     rc |= file_put(dir, "port_xmit_packets", "%llu\n", (unsigned long long)c.tx_ops);
     rc |= file_put(dir, "port_rcv_packets", "%llu\n", (unsigned long long)c.rx_ops);
     rc |= file_put(dir, "port_rcv_errors", "%llu\n", (unsigned long long)c.errors);
-    if (snprintf(dir, sizeof(dir), "%s/hw_counters", port) >= (int)sizeof(dir) || dir_make(dir) != 0)
+    if (snprintf(dir, sizeof(dir), "%s/hw_counters", port) >= (int)sizeof(dir) ||
+        dir_make(dir) != 0)
         return RY_ERR_SYSTEM;
     rc |= file_put(dir, "local_ack_timeout_err", "%llu\n", (unsigned long long)c.retries);
     return rc != 0 ? RY_ERR_SYSTEM : 0;
@@ -66,15 +68,15 @@ static int counters_put(struct ry_nic *nic, uint32_t rail, const char *port)
 
 static int gid_put(const struct ry_rail_info *info, const char *port)
 {
-    const uint8_t *g = info->gid;
-    char dir[PATH_BYTES];
+    char dir[PATH_BYTES], text[3 * RY_GID_BYTES];
+    int n = 0;
 
     if (snprintf(dir, sizeof(dir), "%s/gids", port) >= (int)sizeof(dir) || dir_make(dir) != 0)
         return RY_ERR_SYSTEM;
-    return file_put(dir, "0",
-                    "%02x%02x:%02x%02x:%02x%02x:%02x%02x:%02x%02x:%02x%02x:%02x%02x:%02x%02x\n", g[0],
-                    g[1], g[2], g[3], g[4], g[5], g[6], g[7], g[8], g[9], g[10], g[11], g[12], g[13],
-                    g[14], g[15]);
+    for (uint32_t i = 0; i < RY_GID_BYTES; i += 2)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, "%s%02x%02x", i == 0 ? "" : ":",
+                      info->gid[i], info->gid[i + 1]);
+    return file_put(dir, "0", "%s\n", text);
 }
 
 static int rail_put(struct ry_nic *nic, uint32_t rail, const char *root)

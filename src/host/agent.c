@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The agent's step: everything that is due, once. */
+#include "host/agent.h"
+
+/* A wait asks whether the peer is there: answers are seen in heard_ns. */
+static void ask(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
+{
+    struct ry_msg msg = {.type = RY_MSG_PING};
+
+    uint64_t asked = ry_ld_acq64(&p->asked_ns);
+
+    if (!asked || now_ns - p->ping_ns < m->cfg.path_timeout_ns)
+        return;
+    if (now_ns > asked && now_ns - asked > 4 * m->env.lost_ns_max) {
+        ry_st_rel64(&p->asked_ns, 0); /* who still waits asks anew */
+        return;
+    }
+    p->ping_ns = now_ns;
+    ry_agent_send(m, p->pe, &msg);
+}
+
+/* When must the agent look again at what it is doing with this peer? */
+static uint64_t peer_step(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
+{
+    uint64_t next = now_ns + ry_agent_idle_ns(m);
+
+    ask(m, p, now_ns);
+    for (uint32_t c = 0; c < p->n_channels; c++) {
+        ry_agent_watch(m, p, c, now_ns);
+        ry_agent_out(m, p, c, now_ns);
+        ry_agent_arm(m, p, c, now_ns);
+        for (uint32_t s = 0; s < RY_SLOTS; s++) {
+            const struct ry_out_slot *o = &p->out[c].slot[s];
+
+            ry_agent_in(m, p, c * RY_SLOTS + s, now_ns);
+            if (p->in[c * RY_SLOTS + s].state == RY_IN_FENCING ||
+                (o->state != RY_OUT_EMPTY && o->state != RY_OUT_ARMED))
+                next = now_ns + ry_agent_tick_ns(m) / 5;
+        }
+    }
+    return next;
+}
+
+uint64_t ry_agent_step(struct ry_mesh *m, uint64_t now_ns)
+{
+    uint64_t next = now_ns + ry_agent_idle_ns(m);
+
+    ry_agent_events(m, now_ns);
+    ry_agent_receive(m, now_ns);
+    for (uint32_t q = 0; q < m->n_pes; q++)
+        if (q != m->pe && m->peers[q].out)
+            next = ry_min64(next, peer_step(m, &m->peers[q], now_ns));
+    ry_agent_news(m, now_ns);
+    return ry_min64(next, m->rails_repeat_ns);
+}
+
+int ry_agent_drain(struct ry_mesh *m, uint32_t rail, bool on)
+{
+    uint64_t bit = 1ull << rail;
+
+    if (rail >= m->hello.rails)
+        return RY_ERR_INVALID;
+    m->rails_drained = on ? m->rails_drained | bit : m->rails_drained & ~bit;
+    m->rails_news++;
+    return RY_OK;
+}
+
+void ry_agent_peer_lost(struct ry_mesh *m, uint32_t pe)
+{
+    struct ry_peer *p = &m->peers[pe];
+
+    ry_peer_become(p, RY_PEER_GONE);
+    for (uint32_t c = 0; c < p->n_channels; c++) {
+        struct ry_channel *ch = p->out[c].ch;
+        uint64_t st = ry_observe_state(ch), found;
+
+        /* a mover at work parks it when its deadline ends; give_up then finds the peer gone */
+        while (ry_state_of(st) != RY_CH_MOVING && ry_state_of(st) != RY_CH_DEAD &&
+               !ry_cas64(&ch->state, st,
+                         ry_state_pack(RY_CH_DEAD, ry_state_active(st), ry_state_move(st)), &found))
+            st = found;
+    }
+}

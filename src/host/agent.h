@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside of the agent: its messages and its parts.
+ *
+ * Control messages are datagrams that may be lost, doubled and late: every one names the sender's
+ * incarnation and the epoch of the path life it speaks of; older news is ignored, a repeated
+ * question is answered again, and whoever needs an answer repeats the question (rule 9). */
+#ifndef RY_HOST_AGENT_H
+#define RY_HOST_AGENT_H
+
+#include "host/slot.h"
+
+enum ry_msg_type {
+    RY_MSG_ARM =
+        1,         /* initiator: make the responder of (channel, slot, epoch), this is my address */
+    RY_MSG_ARMED,  /* responder: here it is; a = rkey of its heap on that rail */
+    RY_MSG_FAILED, /* initiator: (channel, slot, epoch) is dead, fence it */
+    RY_MSG_FENCED, /* responder: RESET and flushed */
+    RY_MSG_RAILS, /* a = up, b = drained (bit per rail of the sender), epoch = number of the news */
+    RY_MSG_RAILS_OK,
+    RY_MSG_PING, /* are you there? */
+    RY_MSG_PONG,
+    RY_MSG_GIVEN_UP,    /* my channels to you have no path left: do not wait for me */
+    RY_MSG_OTHER = 100, /* and above: on_message */
+};
+
+struct ry_msg {
+    uint32_t version, type;
+    uint32_t incarnation; /* of the sender */
+    uint32_t to_incarnation;
+    uint32_t channel, slot;
+    uint32_t rail, peer_rail; /* of the initiator, of the responder */
+    uint64_t epoch;
+    uint64_t a, b;
+    struct ry_qp_addr addr;
+};
+
+/* Times of the agent that are no settings of their own: shares of those that are, so that the whole
+ * engine is as fast or as patient as RAILYARD_PATH_TIMEOUT (50 ms: the figures in brackets) and
+ * RAILYARD_TIMEOUT (2 s) say. */
+static inline uint64_t ry_agent_repeat_ns(const struct ry_mesh *m) /* a question again (5 ms) */
+{
+    return m->cfg.path_timeout_ns / 10;
+}
+static inline uint64_t ry_agent_tick_ns(const struct ry_mesh *m) /* with traffic (1 ms) */
+{
+    return m->cfg.path_timeout_ns / 50;
+}
+static inline uint64_t ry_agent_idle_ns(const struct ry_mesh *m) /* without traffic (10 ms) */
+{
+    return m->cfg.path_timeout_ns / 5;
+}
+static inline uint64_t
+ry_agent_deaf_ns(const struct ry_mesh *m) /* between tries to meet an ARM (100 ms) */
+{
+    return m->cfg.path_timeout_ns * 2;
+}
+static inline uint64_t
+ry_agent_setup_ns(const struct ry_mesh *m) /* ARMED, or flushes, at most (1 s) */
+{
+    return m->cfg.timeout_ns / 2;
+}
+static inline uint64_t
+ry_agent_ladder_ns(const struct ry_mesh *m) /* a step of rule 7's ladder (200 ms) */
+{
+    return m->cfg.path_timeout_ns * 4;
+}
+
+/* agent_msg.c */
+void ry_agent_send(struct ry_mesh *m, uint32_t pe, struct ry_msg *msg);
+void ry_agent_receive(struct ry_mesh *m, uint64_t now_ns);
+/* agent_rails.c */
+void ry_agent_events(struct ry_mesh *m, uint64_t now_ns);
+void ry_agent_news(struct ry_mesh *m, uint64_t now_ns);
+void ry_agent_take_news(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg);
+bool ry_agent_pair_up(const struct ry_mesh *m, const struct ry_peer *p, uint32_t rail,
+                      uint32_t peer_rail);
+bool ry_agent_pair_drained(const struct ry_mesh *m, const struct ry_peer *p, uint32_t rail,
+                           uint32_t peer_rail);
+/* agent_out.c: our channels' slots */
+void ry_agent_out(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint64_t now_ns);
+void ry_agent_armed(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg);
+void ry_agent_fenced(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg);
+/* agent_arm.c: which path to arm next */
+void ry_agent_arm(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint64_t now_ns);
+void ry_agent_pair_failed(struct ry_mesh *m, struct ry_peer *p, uint32_t rail, uint32_t peer_rail,
+                          uint64_t now_ns);
+/* agent_in.c: responders */
+void ry_agent_in(struct ry_mesh *m, struct ry_peer *p, uint32_t i, uint64_t now_ns);
+void ry_agent_arm_asked(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg);
+void ry_agent_failed_told(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg);
+/* agent_watch.c: silence, condemned and retired paths, returns */
+void ry_agent_watch(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint64_t now_ns);
+
+#endif

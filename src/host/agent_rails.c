@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ports of our own, and what we tell and hear of ports. */
+#include "host/agent.h"
+#include "railyard/context.h"
+
+bool ry_agent_pair_up(const struct ry_mesh *m, const struct ry_peer *p, uint32_t rail,
+                      uint32_t peer_rail)
+{
+    return (m->rails_up >> rail & 1) && (p->rails_up >> peer_rail & 1);
+}
+
+bool ry_agent_pair_drained(const struct ry_mesh *m, const struct ry_peer *p, uint32_t rail,
+                           uint32_t peer_rail)
+{
+    return (m->rails_drained >> rail & 1) || (p->rails_drained >> peer_rail & 1);
+}
+
+static void tell(struct ry_mesh *m, int type, uint32_t peer, uint32_t rail)
+{
+    if (m->on_event)
+        m->on_event(m->event_arg, m, type, peer, 0, rail, rail, NULL);
+}
+
+static void rail_changes(struct ry_mesh *m, uint32_t rail, bool up, uint64_t now_ns)
+{
+    uint64_t bit = 1ull << rail;
+
+    if (!!(m->rails_up & bit) == up)
+        return;
+    if (up)
+        m->rails_up |= bit;
+    else
+        m->rails_up &= ~bit;
+    m->rail_down_ns[rail] = up ? 0 : now_ns;
+    m->rails_news++;
+    tell(m, up ? RY_EVENT_RAIL_UP : RY_EVENT_RAIL_DOWN, m->pe, rail);
+}
+
+void ry_agent_events(struct ry_mesh *m, uint64_t now_ns)
+{
+    struct ry_nic_event ev;
+
+    while (m->nic->ops->poll_event(m->nic, &ev) == 1) {
+        if (ev.rail >= m->hello.rails)
+            continue;
+        switch (ev.type) {
+        case RY_EV_PORT_DOWN:
+            rail_changes(m, ev.rail, false, now_ns);
+            break;
+        case RY_EV_PORT_UP:
+            rail_changes(m, ev.rail, m->nic->ops->rail_state(m->nic, ev.rail) == RY_PORT_UP,
+                         now_ns);
+            break;
+        case RY_EV_NIC_FATAL:
+            for (uint32_t i = 0; i < m->hello.rails; i++)
+                if (m->hello.rail[i].nic == m->hello.rail[ev.rail].nic)
+                    rail_changes(m, i, false, now_ns);
+            break;
+        case RY_EV_GID_CHANGE: /* paths over it are dead at the old GID: leave, rebuild with the new
+                                */
+            rail_changes(m, ev.rail, false, now_ns);
+            rail_changes(m, ev.rail, m->nic->ops->rail_state(m->nic, ev.rail) == RY_PORT_UP,
+                         now_ns);
+            break;
+        case RY_EV_QP_FATAL: /* its completions say so too */
+            break;
+        }
+    }
+}
+
+/* Tell every peer that does not have our newest news; repeated until it says so. */
+void ry_agent_news(struct ry_mesh *m, uint64_t now_ns)
+{
+    bool waiting = false;
+
+    if (now_ns < m->rails_repeat_ns && m->rails_told == m->rails_news)
+        return;
+    for (uint32_t q = 0; q < m->n_pes; q++) {
+        struct ry_peer *p = &m->peers[q];
+        struct ry_msg msg = {
+            .type = RY_MSG_RAILS, .epoch = m->rails_news, .a = m->rails_up, .b = m->rails_drained};
+
+        if (q == m->pe || ry_peer_state(p) == RY_PEER_GONE || p->acked_news == m->rails_news)
+            continue;
+        ry_agent_send(m, q, &msg);
+        waiting = true;
+    }
+    m->rails_told = m->rails_news;
+    m->rails_repeat_ns = waiting ? now_ns + ry_agent_repeat_ns(m) : UINT64_MAX;
+}
+
+void ry_agent_take_news(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg)
+{
+    struct ry_msg ok = {.type = RY_MSG_RAILS_OK, .epoch = msg->epoch};
+
+    ry_agent_send(m, p->pe, &ok);
+    if (msg->epoch <= p->news && !RY_MUT(RY_MUT_STALE_NEWS))
+        return;
+    p->news = (uint32_t)msg->epoch;
+    p->rails_up = msg->a;
+    p->rails_drained = msg->b;
+}

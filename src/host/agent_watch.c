@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What makes a channel move: silence, ports, peers' news, drain, and the home path's return. */
+#include "host/agent.h"
+#include "railyard/context.h"
+
+/* Bytes that wait on one of our rails, over all channels: what a slow rail may take its time for.
+ */
+static uint64_t outstanding_bytes(const struct ry_mesh *m, uint32_t rail)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t q = 0; q < m->n_pes; q++) {
+        const struct ry_peer *p = &m->peers[q];
+
+        for (uint32_t c = 0; c < p->n_channels; c++) {
+            const struct ry_channel *ch = p->out[c].ch;
+            uint32_t active = ry_state_active(ry_observe_state(ch));
+            const struct ry_ring *r = &ch->ring[active];
+            uint64_t s = ry_packed_seq(ry_observe_cons(r));
+            uint64_t end = ry_packed_seq(ry_observe_ready(r));
+
+            if (p->out[c].slot[active].rail != rail)
+                continue;
+            for (; ry_seq_diff(end, s) > 0; s = ry_seq_add(s, 1)) {
+                uint32_t n = ry_be32(ry_ring_at(r, s)->u.data.byte_count);
+
+                bytes += n & RY_WQE_INLINE ? 0 : n;
+            }
+        }
+    }
+    return bytes;
+}
+
+/* Longest time without a completion that a healthy path may take (rule 12). */
+static uint64_t patience(const struct ry_mesh *m, const struct ry_peer *p,
+                         const struct ry_out_slot *s)
+{
+    uint64_t rate = m->hello.rail[s->rail].rate_bps, other = p->hello.rail[s->peer_rail].rate_bps;
+
+    if (!rate || (other && other < rate))
+        rate = other;
+    if (!rate)
+        return m->cfg.path_timeout_ns;
+    return m->cfg.path_timeout_ns + outstanding_bytes(m, s->rail) * 4 / (rate / 1000000 + 1) * 1000;
+}
+
+/* True when the active path has been silent for longer than it may. */
+static bool silent(struct ry_mesh *m, struct ry_peer *p, struct ry_out_channel *oc, uint32_t active,
+                   uint64_t now_ns)
+{
+    struct ry_ring *r = &oc->ch->ring[active];
+    uint64_t cons = ry_observe_cons(r), ready = ry_observe_ready(r);
+
+    if (RY_MUT(RY_MUT_NO_DEADLINE))
+        return false;
+    if (cons != oc->seen_cons || ry_packed_seq(cons) == ry_packed_seq(ready)) {
+        oc->seen_cons = cons;
+        oc->since_ns = now_ns;
+        oc->silent = 0;
+        return false;
+    }
+    if (now_ns - oc->since_ns < m->cfg.path_timeout_ns / 2)
+        return false;
+    oc->silent++;
+    return now_ns - oc->since_ns >= patience(m, p, &oc->slot[active]) &&
+           oc->silent >= m->cfg.failure_threshold;
+}
+
+/* Condemn a life: no mover takes it any more, and whoever uses it leaves it. Written before the
+ * state word is read (armed() in agent_out.c): a full barrier between the two, seen by movers that
+ * swap the state word and then read condemn_epoch. */
+static void condemn(struct ry_out_slot *s)
+{
+    s->condemned = true;
+    __atomic_exchange_n(&s->host.condemn_epoch, s->epoch, __ATOMIC_SEQ_CST);
+}
+
+static void look_at_ports(struct ry_mesh *m, struct ry_peer *p, struct ry_out_channel *oc)
+{
+    for (uint32_t i = 0; i < RY_SLOTS; i++) {
+        struct ry_out_slot *s = &oc->slot[i];
+
+        if (s->state != RY_OUT_ARMED)
+            continue;
+        if (!s->condemned && !ry_agent_pair_up(m, p, s->rail, s->peer_rail)) {
+            ry_st_rel64(&s->host.port_up, 0);
+            condemn(s);
+        }
+        if (ry_agent_pair_drained(m, p, s->rail, s->peer_rail)) {
+            if (ry_ld_acq64(&s->host.retire_epoch) < s->epoch)
+                ry_st_rel64(&s->host.retire_epoch, s->epoch);
+        } else if (ry_ld_acq64(&s->host.retire_epoch) >= s->epoch) {
+            ry_st_rel64(&s->host.retire_epoch, s->epoch - 1);
+        }
+    }
+}
+
+/* Is there a reason to leave a healthy path: its port is drained, or home is ready again? */
+static bool wants_planned(const struct ry_mesh *m, const struct ry_peer *p,
+                          const struct ry_out_channel *oc, uint32_t active)
+{
+    const struct ry_out_slot *a = &oc->slot[active];
+
+    if (ry_agent_pair_drained(m, p, a->rail, a->peer_rail))
+        return true;
+    if (a->rail == oc->home_rail && a->peer_rail == oc->home_peer_rail)
+        return false;
+    for (uint32_t i = 0; i < RY_SLOTS; i++) {
+        const struct ry_out_slot *s = &oc->slot[i];
+
+        if (i != active && s->state == RY_OUT_ARMED && s->rail == oc->home_rail &&
+            s->peer_rail == oc->home_peer_rail && ry_slot_usable(&oc->ch->ring[i]) &&
+            !ry_slot_retired(&oc->ch->ring[i]))
+            return true;
+    }
+    return false;
+}
+
+static void tell_moves(struct ry_mesh *m, struct ry_peer *p, uint32_t c)
+{
+    struct ry_out_channel *oc = &p->out[c];
+    uint64_t st = ry_observe_state(oc->ch);
+    uint32_t rail = oc->slot[ry_state_active(st)].rail, from = oc->seen_active_rail;
+    int type = rail == oc->home_rail ? RY_EVENT_RETURN : RY_EVENT_SWITCH;
+
+    if (st == oc->seen_state)
+        return;
+    if (ry_state_of(st) == RY_CH_DEAD && ry_state_of(oc->seen_state) != RY_CH_DEAD) {
+        oc->seen_state = st;
+        if (ry_peer_state(p) == RY_PEER_UP) {
+            struct ry_msg msg = {.type = RY_MSG_GIVEN_UP};
+
+            ry_peer_become(p, RY_PEER_UNREACHABLE);
+            for (int i = 0; i < 3; i++) /* a datagram may be lost */
+                ry_agent_send(m, p->pe, &msg);
+        }
+        if (m->on_event)
+            m->on_event(m->event_arg, m, RY_EVENT_UNREACHABLE, p->pe, c, from, rail, oc->ch);
+        return;
+    }
+    if (ry_state_of(st) != RY_CH_GOOD || ry_state_move(st) == ry_state_move(oc->seen_state))
+        return;
+    oc->seen_state = st;
+    oc->seen_active_rail = rail;
+    if (m->on_event)
+        m->on_event(m->event_arg, m, type, p->pe, c, from, rail, oc->ch);
+}
+
+void ry_agent_watch(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint64_t now_ns)
+{
+    struct ry_out_channel *oc = &p->out[c];
+    uint64_t st = ry_observe_state(oc->ch), acked;
+    uint32_t active = ry_state_active(st);
+
+    if (ry_state_of(st) == RY_CH_DEAD) {
+        tell_moves(m, p, c);
+        return;
+    }
+    look_at_ports(m, p, oc);
+    ry_channel_progress(oc->ch, &m->env, &acked);
+    if (ry_state_of(st) == RY_CH_GOOD && st == ry_observe_state(oc->ch)) {
+        if (silent(m, p, oc, active, now_ns)) {
+            RY_MARK("silence");
+            condemn(&oc->slot[active]);
+            ry_channel_move(oc->ch, RY_MOVE_CONDEMNED, st, &m->env);
+        } else if (wants_planned(m, p, oc, active)) {
+            ry_channel_move(oc->ch, RY_MOVE_PLANNED, st, &m->env);
+        }
+    }
+    tell_moves(m, p, c);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Before anything connects: rails, registrations, and what PEs must agree on. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "host/error.h"
+#include "host/mesh.h"
+
+static int fill_rail(struct ry_mesh *m, uint32_t i)
+{
+    struct ry_rail_wire *w = &m->hello.rail[i];
+    struct ry_rail_info info;
+    int rc = m->nic->ops->rail_info(m->nic, i, &info);
+
+    if (rc == RY_OK)
+        rc = m->nic->ops->mr_reg(m->nic, i, m->heap, m->heap_bytes, true, &m->mrs[i]);
+    if (rc)
+        return rc;
+    memcpy(w->name, info.name, sizeof(w->name));
+    memcpy(w->gid, info.gid, sizeof(w->gid));
+    w->rate_bps = info.rate_bps;
+    w->nic = info.nic;
+    w->distance = info.distance;
+    w->rkey = m->mrs[i].rkey;
+    w->up = m->nic->ops->rail_state(m->nic, i) == RY_PORT_UP;
+    m->lkeys[i][0] = m->mrs[i].lkey;
+    if (w->up)
+        m->rails_up |= 1ull << i;
+    return RY_OK;
+}
+
+static int contradiction(const char *what, uint32_t a, uint64_t va, uint32_t b, uint64_t vb)
+{
+    return ry_fail(RY_ERR_CONFIG,
+                   "pes disagree on %s: pe %u has %" PRIu64 ", pe %u has %" PRIu64
+                   ": give every pe the same setting",
+                   what, a, va, b, vb);
+}
+
+/* Differing rail counts and rates are legal; these are not. */
+static int check_agreement(const struct ry_mesh *m, const struct ry_hello *all)
+{
+    const struct ry_hello *h0 = &all[0];
+
+    for (uint32_t p = 1; p < m->n_pes; p++) {
+        const struct ry_hello *h = &all[p];
+
+        if (h->layout_version != h0->layout_version || h->ctl_version != h0->ctl_version ||
+            memcmp(h->version, h0->version, sizeof(h->version)))
+            return ry_fail(RY_ERR_CONFIG,
+                           "pe 0 runs railyard %.15s and pe %u runs %.15s: install one version",
+                           h0->version, p, h->version);
+        if (memcmp(h->nic, h0->nic, sizeof(h->nic)))
+            return ry_fail(RY_ERR_CONFIG,
+                           "pes disagree on the nic backend: pe 0 has %.15s, pe %u has %.15s: give "
+                           "every pe the same RAILYARD_NIC",
+                           h0->nic, p, h->nic);
+        if (h->heap_bytes != h0->heap_bytes)
+            return contradiction("RAILYARD_HEAP_SIZE", 0, h0->heap_bytes, p, h->heap_bytes);
+        if (h->channels != h0->channels)
+            return contradiction("RAILYARD_CHANNELS", 0, h0->channels, p, h->channels);
+        if (h->failover != h0->failover)
+            return contradiction("RAILYARD_FAILOVER", 0, h0->failover, p, h->failover);
+        if (h->p2p != h0->p2p)
+            return contradiction("RAILYARD_P2P", 0, h0->p2p, p, h->p2p);
+        if (h->rails == 0 || h->rails > RY_RAILS_MAX)
+            return ry_fail(RY_ERR_PROTOCOL, "pe %u says it has %u rails", p, h->rails);
+    }
+    return RY_OK;
+}
+
+static void fill_peer(struct ry_mesh *m, uint32_t pe, const struct ry_hello *h)
+{
+    struct ry_peer *p = &m->peers[pe];
+
+    p->pe = pe;
+    p->hello = *h;
+    for (uint32_t j = 0; j < h->rails; j++) {
+        p->rkeys[j][0] = h->rail[j].rkey;
+        if (h->rail[j].up)
+            p->rails_up |= 1ull << j;
+    }
+}
+
+int ry_mesh_hello(struct ry_mesh *m, uint64_t deadline_ns)
+{
+    struct ry_hello *all;
+    int rc = RY_OK;
+
+    m->hello.rails = m->nic->ops->rail_count(m->nic);
+    if (m->hello.rails == 0 || m->hello.rails > RY_RAILS_MAX)
+        return ry_fail(RY_ERR_DEVICE, "%u rails, and 1 to %d are possible: check RAILYARD_HCA",
+                       m->hello.rails, RY_RAILS_MAX);
+    m->hello.layout_version = RY_LAYOUT_VERSION;
+    m->hello.ctl_version = RY_CTL_VERSION;
+    strncpy(m->hello.version, ry_version(), sizeof(m->hello.version) - 1);
+    m->hello.heap_bytes = m->heap_bytes;
+    m->hello.incarnation = m->boot->incarnation;
+    for (uint32_t i = 0; i < m->hello.rails && rc == RY_OK; i++)
+        rc = fill_rail(m, i);
+    if (rc)
+        return rc;
+    m->peers = calloc(m->n_pes, sizeof(*m->peers));
+    all = calloc(m->n_pes, sizeof(*all));
+    if (!m->peers || !all)
+        rc = ry_fail(RY_ERR_NO_MEMORY, "no memory for %u peers", m->n_pes);
+    if (rc == RY_OK)
+        rc = m->boot->ops->allgather(m->boot, &m->hello, sizeof(m->hello), all, deadline_ns);
+    if (rc == RY_OK)
+        rc = check_agreement(m, all);
+    for (uint32_t p = 0; rc == RY_OK && p < m->n_pes; p++)
+        fill_peer(m, p, &all[p]);
+    free(all);
+    return rc;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Asynchronous events, and how a thread waits for them or for work. */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "nic/verbs/verbs_int.h"
+
+enum {
+    SPIN_NS = 1000000, /* after the last work a waiter only yields for this long */
+    NAP_NS = 50000,    /* then it naps: a peer's write wakes nobody */
+};
+
+uint64_t ry_verbs_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+static struct ry_verbs_rail *rail_of_port(struct ry_verbs_nic *n, uint32_t device, int port)
+{
+    for (uint32_t i = 0; i < n->rails_len; i++)
+        if (n->rails[i].device == device && (port < 0 || n->rails[i].port == (uint32_t)port))
+            return &n->rails[i];
+    return NULL;
+}
+
+static struct ry_verbs_rail *rail_of_cq(struct ry_verbs_nic *n, const struct ibv_cq *cq)
+{
+    for (uint32_t i = 0; i < n->rails_len; i++)
+        if (n->rails[i].cq == cq)
+            return &n->rails[i];
+    return NULL;
+}
+
+/* Any entry of the table may have changed: is it the one that the rail uses? */
+static bool moved(struct ry_verbs_rail *r)
+{
+    struct ibv_port_attr attr;
+    union ibv_gid gid = {{0}};
+    uint32_t index;
+    bool differs;
+
+    if (ibv_query_port(r->ctx, (uint8_t)r->port, &attr) != 0)
+        return true;
+    if (ry_verbs_find_gid(&r->nic->cfg, r->ctx, r->port, attr.link_layer, &gid, &index) != RY_OK)
+        memset(&gid, 0, sizeof(gid));
+    differs = memcmp(&gid, &r->gid, sizeof(gid)) != 0;
+    r->gid = gid;
+    return differs;
+}
+
+/* True when it concerns a rail of ours; *ev then has type, rail and queue pair. */
+static bool understand(struct ry_verbs_nic *n, uint32_t device, const struct ibv_async_event *a,
+                       struct ry_nic_event *ev)
+{
+    struct ry_verbs_rail *r = NULL;
+
+    switch (a->event_type) {
+    case IBV_EVENT_PORT_ERR:
+        ev->type = RY_EV_PORT_DOWN;
+        r = rail_of_port(n, device, a->element.port_num);
+        break;
+    case IBV_EVENT_PORT_ACTIVE:
+        ev->type = RY_EV_PORT_UP;
+        r = rail_of_port(n, device, a->element.port_num);
+        break;
+    case IBV_EVENT_GID_CHANGE:
+        ev->type = RY_EV_GID_CHANGE;
+        r = rail_of_port(n, device, a->element.port_num);
+        if (r && !moved(r))
+            r = NULL;
+        break;
+    case IBV_EVENT_LID_CHANGE:
+    case IBV_EVENT_PKEY_CHANGE:
+        ev->type = RY_EV_GID_CHANGE;
+        r = rail_of_port(n, device, a->element.port_num);
+        break;
+    case IBV_EVENT_DEVICE_FATAL:
+        ev->type = RY_EV_NIC_FATAL;
+        r = rail_of_port(n, device, -1);
+        break;
+    case IBV_EVENT_CQ_ERR:
+        ev->type = RY_EV_NIC_FATAL;
+        r = rail_of_cq(n, a->element.cq);
+        break;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+        ev->type = RY_EV_QP_FATAL;
+        ev->qpn = a->element.qp->qp_num;
+        r = rail_of_cq(n, a->element.qp->send_cq);
+        break;
+    default:
+        return false;
+    }
+    if (r)
+        ev->rail = r->index;
+    return r != NULL;
+}
+
+int ry_verbs_poll_event(struct ry_nic *nic, struct ry_nic_event *ev)
+{
+    struct ry_verbs_nic *n = ry_verbs_of(nic);
+
+    for (uint32_t i = 0; i < n->devices_len; i++) {
+        struct ibv_async_event a;
+
+        while (ibv_get_async_event(n->devices[i], &a) == 0) {
+            struct ry_nic_event e = {.at_ns = ry_verbs_now()};
+            bool ours = understand(n, i, &a, &e);
+
+            ibv_ack_async_event(&a);
+            if (ours) {
+                *ev = e;
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+int ry_verbs_event_fd(struct ry_nic *nic) { return ry_verbs_of(nic)->epoll_fd; }
+
+void ry_verbs_wake(struct ry_nic *nic)
+{
+    if (eventfd_write(ry_verbs_of(nic)->wake_fd, 1) != 0)
+        return; /* its counter is full, so a waiter is being woken already */
+}
+
+/* Nothing tells a host that a peer has written into its memory, so a waiter looks again soon. Right
+ * after work it only gives way to others, because an answer is probably near. */
+void ry_verbs_idle(struct ry_nic *nic, uint64_t until_ns)
+{
+    struct ry_verbs_nic *n = ry_verbs_of(nic);
+    uint64_t now = ry_verbs_now(), nap;
+    struct pollfd p = {.fd = n->wake_fd, .events = POLLIN};
+    struct timespec t = {0};
+    eventfd_t ignored;
+
+    if (until_ns <= now)
+        return;
+    if (now - __atomic_load_n(&n->busy_ns, __ATOMIC_RELAXED) < SPIN_NS) {
+        sched_yield();
+        return;
+    }
+    nap = ry_min64(until_ns - now, NAP_NS);
+    t.tv_nsec = (long)nap;
+    if (ppoll(&p, 1, &t, NULL) == 1)
+        (void)eventfd_read(n->wake_fd, &ignored);
+}

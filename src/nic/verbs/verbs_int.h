@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the verbs backend share. Locks, outermost first:
+ *   rail.cq_lock  the completion queue and the table of queue pairs
+ *   qp.lock       posting to one queue pair
+ * Control calls (nic.h) come from one thread at a time and take a lock only for what kick and drive
+ * touch too. */
+#ifndef RY_NIC_VERBS_INT_H
+#define RY_NIC_VERBS_INT_H
+
+#include <infiniband/verbs.h>
+#include <pthread.h>
+
+#include "nic/verbs/verbs.h"
+#include "railyard/status.h"
+
+enum {
+    RY_VERBS_DEVICES = 64,
+    RY_VERBS_BATCH = 32, /* work requests handed over in one call */
+    RY_VERBS_POLL = 32,  /* completions taken in one call */
+    RY_VERBS_CQ_MAX = 32768,
+    RY_VERBS_QPN_MEMORY = 64, /* queue pair numbers not to be met again soon */
+    RY_VERBS_RD_ATOMIC = 16,
+};
+
+/* wr_id: bits 0..31 ring index, 32..55 slot in the rail's table, 63 the drain's last request. */
+#define RY_VERBS_DRAIN     (1ull << 63)
+#define RY_VERBS_SLOT_MASK 0xffffffu
+
+#define RY_VERBS_FLUSH_NS_MAX 500000000ull /* then RESET instead of waiting for flushes */
+
+struct ry_verbs_nic;
+struct ry_verbs_rail;
+
+struct ry_nic_qp {
+    struct ry_verbs_rail *rail;
+    struct ibv_qp *qp;
+    enum ry_qp_kind kind;
+    uint32_t slot, psn;
+    uint32_t depth; /* of the ring */
+    uint32_t room;  /* work requests that the NIC takes */
+    struct ry_wqe *ring;
+    struct ry_cqe *cqe;
+    pthread_mutex_t lock;
+    /* under lock; retired and failed are also written by the poller, which holds cq_lock */
+    uint32_t want, posted, unsignalled;
+    uint32_t retired;  /* ring index behind the newest request whose end is known */
+    uint32_t failed;   /* nothing is posted any more */
+    uint32_t draining; /* the drain's last request was posted */
+    uint32_t drained;  /* the drain's last request came back */
+    uint32_t told;     /* an error CQE was written */
+    /* control thread */
+    uint64_t error_ns; /* when qp_error was called, 0 never */
+    pthread_t worker;  /* moves the queue pair to RESET */
+    int worker_runs;
+    int worker_rc;
+    uint32_t worker_done;
+};
+
+struct ry_verbs_mr {
+    struct ibv_mr *mr;
+    struct ry_verbs_mr *next;
+};
+
+struct ry_verbs_rail {
+    struct ry_verbs_nic *nic;
+    struct ibv_context *ctx;
+    uint32_t index, device, port;
+    char name[RY_NIC_NAME_BYTES];
+    struct ibv_device_attr dev;
+    struct ibv_pd *pd;
+    struct ibv_cq *cq;
+    uint32_t budget;   /* requests that may be in flight so that the CQ cannot overflow */
+    uint32_t inflight; /* atomic */
+    uint32_t waiting;  /* atomic: queue pairs that want to post and had no room */
+    union ibv_gid gid; /* control thread: the one that was found last */
+    uint8_t silent[RY_GID_BYTES]; /* peer's address that did not answer at silent_ns */
+    uint64_t silent_ns;
+    uint16_t pkey_index;
+    pthread_mutex_t cq_lock;
+    struct ry_nic_qp **qps;
+    uint32_t qps_len;
+    struct ry_verbs_mr *mrs;
+    uint32_t old_qpn[RY_VERBS_QPN_MEMORY];
+    uint32_t old_next;
+    struct ry_rail_counters counters; /* atomic */
+};
+
+struct ry_verbs_nic {
+    struct ry_nic base;
+    struct ry_verbs_cfg cfg;
+    struct ibv_context *devices[RY_VERBS_DEVICES];
+    uint32_t devices_len;
+    struct ry_verbs_rail rails[RY_RAILS_MAX];
+    uint32_t rails_len;
+    int epoll_fd, wake_fd;
+    uint64_t busy_ns; /* atomic: last time at which something was posted or completed */
+    uint64_t random;
+    char reason[RY_VERBS_REASON_BYTES];
+};
+
+/* select.c: the ports that a selection names */
+struct ry_verbs_pick {
+    char device[RY_NIC_NAME_BYTES];
+    uint32_t port;
+};
+/* Does this selection take the port? *order is its place in the selection (all: 0). -1: the text is
+ * malformed. */
+int ry_verbs_selects(const char *hca, const char *device, uint32_t port, uint32_t *order);
+/* Does the selection name this port outright? */
+int ry_verbs_names(const char *hca, const char *device);
+
+/* port.c */
+uint32_t ry_verbs_mtu_bytes(enum ibv_mtu mtu);
+enum ibv_mtu ry_verbs_mtu_of(uint32_t bytes);
+uint64_t ry_verbs_rate_bps(uint8_t width, uint32_t speed);
+uint8_t ry_verbs_timeout(uint64_t ns);
+/* How good an address is on Ethernet: 3 IPv4, 2 a global IPv6, 1 link local, 0 none. */
+int ry_verbs_gid_rank(const struct ibv_gid_entry *e);
+int ry_verbs_find_gid(const struct ry_verbs_cfg *cfg, struct ibv_context *ctx, uint32_t port,
+                      uint32_t link_layer, union ibv_gid *gid, uint32_t *index);
+int ry_verbs_find_pkey(struct ibv_context *ctx, uint32_t port, uint16_t pkey, uint16_t *index);
+int ry_verbs_rail_info(struct ry_nic *nic, uint32_t rail, struct ry_rail_info *info);
+enum ry_port_state ry_verbs_rail_state(struct ry_nic *nic, uint32_t rail);
+
+/* mr.c */
+int ry_verbs_mr_reg(struct ry_nic *nic, uint32_t rail, void *base, uint64_t len_bytes, bool remote,
+                    struct ry_mr *out);
+int ry_verbs_mr_dereg(struct ry_nic *nic, uint32_t rail, struct ry_mr mr);
+int ry_verbs_rail_cut(struct ry_nic *nic, uint32_t rail);
+
+/* resolve.c: is the peer's address known to the kernel, so that connecting will not block? */
+int ry_verbs_resolve(struct ry_verbs_rail *r, uint32_t gid_index, const union ibv_gid *gid,
+                     const uint8_t *peer_gid);
+
+/* qp.c */
+int ry_verbs_qp_create(struct ry_nic *nic, const struct ry_qp_attr *attr, struct ry_nic_qp **out,
+                       struct ry_qp_addr *addr);
+int ry_verbs_qp_connect(struct ry_nic_qp *qp, const struct ry_qp_addr *remote);
+void ry_verbs_qp_destroy(struct ry_nic_qp *qp);
+
+/* fence.c */
+int ry_verbs_qp_error(struct ry_nic_qp *qp);
+int ry_verbs_qp_flushed(struct ry_nic_qp *qp);
+int ry_verbs_qp_fence_begin(struct ry_nic_qp *qp);
+int ry_verbs_qp_fence_poll(struct ry_nic_qp *qp);
+void ry_verbs_worker_join(struct ry_nic_qp *qp);
+
+/* post.c */
+/* One WQE as a work request; sge and wr belong together. 0, or the syndrome with which the NIC
+ * would refuse it. */
+uint8_t ry_verbs_translate(const struct ry_wqe *w, uint32_t index, uint32_t slot,
+                           struct ibv_send_wr *wr, struct ibv_sge *sge);
+void ry_verbs_kick(struct ry_nic_qp *qp, uint32_t prod_idx);
+/* Hands over what is wanted and has room; qp->lock is held. */
+void ry_verbs_post(struct ry_nic_qp *qp);
+
+/* poll.c */
+uint8_t ry_verbs_syndrome(enum ibv_wc_status status, uint8_t opcode);
+void ry_verbs_write_cqe(struct ry_nic_qp *qp, uint32_t index, uint8_t syndrome, uint8_t vendor);
+uint64_t ry_verbs_drive(struct ry_nic *nic, uint64_t now_ns);
+
+/* event.c */
+int ry_verbs_poll_event(struct ry_nic *nic, struct ry_nic_event *ev);
+int ry_verbs_event_fd(struct ry_nic *nic);
+void ry_verbs_idle(struct ry_nic *nic, uint64_t until_ns);
+void ry_verbs_wake(struct ry_nic *nic);
+uint64_t ry_verbs_now(void);
+
+/* Leaves the reason in the NIC and returns status. */
+int ry_verbs_fail(struct ry_verbs_nic *n, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static inline struct ry_verbs_nic *ry_verbs_of(struct ry_nic *nic)
+{
+    return (struct ry_verbs_nic *)nic; /* base is its first member */
+}
+
+#endif

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One PE of `railyard ep`: dispatch, experts, combine, and after each the comparison with the
+ * reference, which no clock sees. */
+#include <railyard/heap.h>
+#include <railyard/rma.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ep.h"
+
+enum { MASK_WORDS = (JOB_PES_MAX + 63) / 64 };
+
+struct pe {
+    ry_ctx *ctx;
+    ry_ep *ep;
+    struct ep_data data;
+    struct ry_report *report;
+    const struct ep_job *job;
+    uint32_t me, n;
+    uint64_t *stop; /* in the heap: the iteration before which the run ends; 0: unknown */
+    bool apart;     /* a PE was lost: dispatch and combine alone keep the others together */
+    uint64_t active[MASK_WORDS];
+    ry_ref_tally tally;
+    double start_s, shown_s;
+    double dispatch_s, combine_s; /* of this iteration */
+};
+
+static bool is_active(const struct pe *p, uint32_t pe)
+{
+    return p->active[pe / 64] >> (pe % 64) & 1;
+}
+
+static bool leads(const struct pe *p)
+{
+    uint32_t first = 0;
+    while (first < p->n && !is_active(p, first))
+        first++;
+    return first == p->me;
+}
+
+/* PEs begin a timed part together. A barrier takes all PEs, so it ends with the first loss. */
+static int meet(struct pe *p)
+{
+    int rc = p->apart ? RY_OK : ry_barrier(p->ctx);
+    if (rc != RY_ERR_PEER_LOST)
+        return rc;
+    p->apart = true;
+    return RY_OK;
+}
+
+/* The time is over: the PE in the lead says so before it begins iteration i. Nobody can end that
+ * iteration without it, so everybody knows before i + 2. */
+static int announce_end(struct pe *p, uint64_t i)
+{
+    double limit_s = (double)p->job->duration_ns * 1e-9;
+    if (p->job->duration_ns == 0 || *p->stop || ry_tool_now_s() - p->start_s < limit_s || !leads(p))
+        return RY_OK;
+    *p->stop = i + 2;
+    for (uint32_t pe = 0; pe < p->n; pe++) {
+        int rc = pe == p->me || !is_active(p, pe)
+                     ? RY_OK
+                     : ry_put(p->ctx, p->stop, p->stop, sizeof *p->stop, pe);
+        if (rc != RY_OK && rc != RY_ERR_PEER_LOST)
+            return rc;
+    }
+    return RY_OK;
+}
+
+static void show_progress(struct pe *p, uint64_t i)
+{
+    double now = ry_tool_now_s();
+    if (p->shown_s == 0 || now - p->shown_s < 0.2 || !leads(p))
+        return;
+    p->shown_s = now;
+    uint64_t wrong = p->tally.lost + p->tally.duplicated + p->tally.corrupted;
+    uint64_t done = i + 1 - p->job->warmup;
+    if (p->job->duration_ns)
+        fprintf(stderr, "\rrailyard ep: iteration %llu, %.1f of %.1f s, %llu wrong ",
+                (unsigned long long)done, now - p->start_s, (double)p->job->duration_ns * 1e-9,
+                (unsigned long long)wrong);
+    else
+        fprintf(stderr, "\rrailyard ep: iteration %llu of %llu, %.1f s, %llu wrong ",
+                (unsigned long long)done, (unsigned long long)p->job->iters, now - p->start_s,
+                (unsigned long long)wrong);
+}
+
+/* What arrived, then the experts' answers. */
+static int check_dispatch(struct pe *p, const ry_ep_output *out)
+{
+    ry_ref *ref;
+    ry_ep_active(p->ep, p->active);
+    int rc = ep_data_reference(&p->data, p->active, &ref);
+    if (rc == RY_OK)
+        rc = ry_ref_check_dispatch(ref, p->me, out, &p->tally);
+    if (rc == RY_OK)
+        rc = ep_data_experts(&p->data, p->ep, p->me, out);
+    if (rc == RY_OK)
+        ry_ref_destroy(ref);
+    return rc;
+}
+
+/* (token, expert) pairs of this PE whose expert went with a lost PE. */
+static uint64_t masked_pairs(const struct pe *p)
+{
+    const int32_t *idx = p->data.idx_of[p->me];
+    uint64_t n = 0;
+    for (uint32_t pe = 0; pe < p->n; pe++) {
+        int32_t first = (int32_t)ry_ep_first_expert(p->ep, pe);
+        int32_t end = first + (int32_t)ry_ep_local_experts(p->ep, pe);
+        for (uint32_t i = 0; !is_active(p, pe) && i < p->job->tokens * p->job->attr.topk; i++)
+            n += idx[i] >= first && idx[i] < end;
+    }
+    return n;
+}
+
+static int check_combine(struct pe *p)
+{
+    ry_ref *ref;
+    ry_ep_active(p->ep, p->active);
+    int rc = ep_data_reference(&p->data, p->active, &ref);
+    if (rc != RY_OK)
+        return rc;
+    ry_ref_check_combine(ref, p->me, p->data.out, p->job->attr.hidden * sizeof(uint16_t),
+                         &p->tally);
+    ry_ref_destroy(ref);
+    p->report->masked += masked_pairs(p);
+    return RY_OK;
+}
+
+static int iteration(struct pe *p)
+{
+    ry_ep_input in;
+    ry_ep_output out;
+    size_t stride = p->job->attr.hidden * sizeof(uint16_t);
+    ep_data_input(&p->data, p->me, &in);
+    memset(p->data.out, 0xa5, p->job->tokens * stride);
+    int rc = meet(p);
+    if (rc != RY_OK)
+        return rc;
+    double t0 = ry_tool_now_s();
+    rc = ry_ep_dispatch(p->ep, &in, &out, RY_EP_BOTH);
+    p->dispatch_s = ry_tool_now_s() - t0;
+    if (rc == RY_OK)
+        rc = check_dispatch(p, &out);
+    if (rc == RY_OK)
+        rc = meet(p);
+    if (rc != RY_OK)
+        return rc;
+    t0 = ry_tool_now_s();
+    rc = ry_ep_combine(p->ep, p->data.y, stride, p->data.out, stride, RY_EP_BOTH);
+    p->combine_s = ry_tool_now_s() - t0;
+    return rc == RY_OK ? check_combine(p) : rc;
+}
+
+static void usage_grew(struct ry_report *r, double at_s)
+{
+    struct ry_usage *u = &r->last;
+    ry_usage_read(u, at_s);
+    r->rss_most = u->rss_bytes > r->rss_most ? u->rss_bytes : r->rss_most;
+    r->descriptors_most =
+        u->descriptors > r->descriptors_most ? u->descriptors : r->descriptors_most;
+    r->threads_most = u->threads > r->threads_most ? u->threads : r->threads_most;
+}
+
+static void account(struct pe *p)
+{
+    struct ry_report *r = p->report;
+    ry_ep_traffic d = {0}, c = {0};
+    double at = ry_tool_now_s() - p->start_s;
+    ry_ep_last_traffic(p->ep, &d, &c);
+    ry_samples_add(&r->dispatch.time, p->dispatch_s * 1e6);
+    ry_samples_add(&r->combine.time, p->combine_s * 1e6);
+    ry_samples_add(&r->step, (p->dispatch_s + p->combine_s) * 1e6);
+    r->dispatch.rail_bytes += d.rail_bytes;
+    r->dispatch.local_bytes += d.local_bytes;
+    r->combine.rail_bytes += c.rail_bytes;
+    r->combine.local_bytes += c.local_bytes;
+    ry_track_add(&r->track, p->ctx, at);
+    if (r->at % 16 == 0)
+        usage_grew(r, at);
+    __atomic_store_n(&r->at, r->at + 1, __ATOMIC_RELAXED);
+}
+
+static bool ended(const struct pe *p, uint64_t i)
+{
+    uint64_t stop = __atomic_load_n(p->stop, __ATOMIC_ACQUIRE);
+    return p->job->duration_ns ? stop && i >= stop : i >= p->job->warmup + p->job->iters;
+}
+
+/* The warm-up is over: what was found wrong in it stays, how much was checked does not. */
+static int begin_counting(struct pe *p)
+{
+    p->tally.checked = 0;
+    int rc = meet(p);
+    p->start_s = ry_tool_now_s();
+    p->shown_s = isatty(2) ? p->start_s : 0;
+    ry_usage_read(&p->report->first, 0);
+    ry_report_base(p->report, p->ctx);
+    ry_track_add(&p->report->track, p->ctx, 0);
+    ry_fault_start(p->ctx);
+    return rc;
+}
+
+static int loop(struct pe *p)
+{
+    uint64_t warmup = p->job->warmup;
+    int rc = RY_OK;
+    for (uint64_t i = 0; rc == RY_OK && !ended(p, i); i++) {
+        if (i == warmup)
+            rc = begin_counting(p);
+        ep_data_iteration(&p->data, i, p->me);
+        if (i >= warmup)
+            ry_fault_iteration(p->ctx, i - warmup);
+        if (rc == RY_OK && i >= warmup)
+            rc = announce_end(p, i);
+        if (rc == RY_OK)
+            rc = iteration(p);
+        if (rc == RY_OK && i >= warmup) {
+            account(p);
+            show_progress(p, i);
+        }
+    }
+    if (p->shown_s > 0 && leads(p))
+        fputs("\r\033[K", stderr);
+    usage_grew(p->report, ry_tool_now_s() - p->start_s);
+    return rc;
+}
+
+void ep_body(ry_ctx *ctx, const struct ry_run *run, struct ry_report *report)
+{
+    const struct ep_job *job = run->arg;
+    struct pe *p = calloc(1, sizeof *p);
+    void *stop = NULL;
+    if (!p) {
+        ry_report_fail(report, RY_ERR_NO_MEMORY);
+        return;
+    }
+    p->ctx = ctx;
+    p->report = report;
+    p->job = job;
+    p->me = ry_pe(ctx);
+    p->n = ry_n_pes(ctx);
+    for (uint32_t i = 0; i < p->n && i < JOB_PES_MAX; i++)
+        p->active[i / 64] |= 1ull << (i % 64);
+    int rc = ep_data_open(&p->data, job, p->me, p->n, ry_n_nodes(ctx));
+    if (rc == RY_OK)
+        rc = ry_malloc(ctx, sizeof *p->stop, &stop);
+    p->stop = stop;
+    if (rc == RY_OK)
+        rc = ry_ep_create(ctx, &job->attr, &p->ep);
+    if (rc == RY_OK)
+        rc = loop(p);
+    if (rc != RY_OK)
+        ry_report_fail(report, rc);
+    report->checked = p->tally.checked;
+    report->lost = p->tally.lost;
+    report->duplicated = p->tally.duplicated;
+    report->corrupted = p->tally.corrupted;
+    ry_ep_destroy(p->ep);
+    ep_data_close(&p->data);
+    free(p);
+}
