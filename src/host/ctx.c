@@ -185,6 +185,8 @@ static int join_job(struct ry_ctx *ctx, uint64_t deadline_ns)
     fill_cfg(ctx);
     rc = ry_ctx_open_nic(ctx, &ctx->mesh.nic);
     if (rc == RY_OK)
+        rc = ry_ctx_choose_homes(ctx);
+    if (rc == RY_OK)
         rc = ctx->mesh.nic->ops->export_seg(ctx->mesh.nic, &ex);
     if (rc)
         return rc;
