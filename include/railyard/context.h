@@ -58,6 +58,22 @@ RY_API int ry_barrier(ry_ctx *ctx);
  * results, not for speed. Collective. */
 RY_API int ry_allgather(ry_ctx *ctx, const void *in, size_t len, void *out);
 
+/* What one PE of a job of n_pes PEs takes, by the settings in effect, where all PEs are on other
+ * nodes. Both ends of its channels are counted. */
+typedef struct ry_job_size {
+    uint32_t peers, rails, channels; /* channels: to each peer */
+    uint32_t paths;                  /* of each channel, connected at the start: home and backup */
+    uint64_t queue_pairs;            /* sending and receiving */
+    uint64_t connections;            /* paths to and from all peers */
+    uint64_t ring_bytes;             /* send rings, those for rebuilt paths included */
+    uint64_t state_bytes;            /* channels and receiving ends */
+    uint64_t heap_bytes;
+} ry_job_size;
+
+/* `settings` as in ry_ctx_attr. Errors: CONFIG; INVALID: n_pes is 0. */
+RY_API int ry_ctx_size(const char *const *settings, uint32_t n_settings, uint32_t n_pes,
+                       ry_job_size *out);
+
 /* One rail of this PE. Strings are the context's. */
 typedef struct ry_rail {
     const char *name; /* device:port */

@@ -51,6 +51,11 @@ static inline uint64_t ry_agent_idle_ns(const struct ry_mesh *m) /* without traf
     return m->cfg.path_timeout_ns / 5;
 }
 static inline uint64_t
+ry_agent_deaf_ns(const struct ry_mesh *m) /* between tries to meet an ARM (100 ms) */
+{
+    return m->cfg.path_timeout_ns * 2;
+}
+static inline uint64_t
 ry_agent_setup_ns(const struct ry_mesh *m) /* ARMED, or flushes, at most (1 s) */
 {
     return m->cfg.timeout_ns / 2;

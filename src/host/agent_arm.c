@@ -13,8 +13,9 @@ void ry_agent_pair_failed(struct ry_mesh *m, struct ry_peer *p, uint32_t rail, u
     if (hold > m->cfg.recovery_ns_max)
         hold = m->cfg.recovery_ns_max;
     pair->not_before_ns = now_ns + hold;
-    /* failed soon after it was good: hold it back longer the next time; long after: begin anew */
-    if (now_ns - pair->good_since_ns < 20 * hold)
+    /* failed soon after it was good, or never was: hold it back longer the next time; long after:
+     * begin anew */
+    if (!pair->good_since_ns || now_ns - pair->good_since_ns < 20 * hold)
         pair->level += pair->level < 16;
     else
         pair->level = 0;

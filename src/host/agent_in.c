@@ -52,7 +52,8 @@ static void fence_poll(struct ry_mesh *m, struct ry_peer *p, uint32_t i, uint64_
                  ? 1
                  : m->nic->ops->qp_fence_poll(in->qp);
 
-    if (rc == 0 && now_ns - in->since_ns >= ry_agent_ladder_ns(m))
+    /* a fence that a message began is younger than this step's now */
+    if (rc == 0 && now_ns > in->since_ns && now_ns - in->since_ns >= ry_agent_ladder_ns(m))
         rc = RY_ERR_RAIL;
     if (rc < 0 && in->ladder == 0) {
         RY_MARK("fence-ladder");
@@ -95,6 +96,7 @@ void ry_agent_arm_asked(struct ry_mesh *m, struct ry_peer *p, const struct ry_ms
 {
     uint32_t i = msg->channel * RY_SLOTS + msg->slot;
     struct ry_in_slot *in = &p->in[i];
+    uint64_t now_ns;
 
     if (msg->epoch < in->epoch && !RY_MUT(RY_MUT_STALE_NEWS))
         return;
@@ -109,9 +111,16 @@ void ry_agent_arm_asked(struct ry_mesh *m, struct ry_peer *p, const struct ry_ms
     }
     if (in->state == RY_IN_FENCING || msg->epoch == in->epoch)
         return; /* asked again until the fence is done; a fenced life does not rise again */
+    now_ns = ry_now(&m->env);
+    if (now_ns < in->deaf_until_ns)
+        return;
     if (renew_keys(m, msg->peer_rail) != RY_OK ||
-        ry_slot_respond(m, p->pe, in, msg->peer_rail, &msg->addr) != RY_OK)
-        return; /* the port is not ready: asked again */
+        ry_slot_respond(m, p->pe, in, msg->peer_rail, &msg->addr) != RY_OK) {
+        /* the port is not ready, or leads elsewhere: asked again, and a try costs real time */
+        in->deaf_until_ns = now_ns + ry_agent_deaf_ns(m);
+        return;
+    }
+    in->deaf_until_ns = 0;
     in->epoch = msg->epoch;
     in->state = RY_IN_READY;
     reply(m, p, i, RY_MSG_ARMED, in->epoch);

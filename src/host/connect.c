@@ -10,7 +10,9 @@
 enum { START_SLOTS = 2, LINE = 64 };
 
 /* Memory of one slot: ring, then one line each for the CQE and the words. */
-static size_t slot_bytes(const struct ry_mesh *m) { return (size_t)m->cfg.depth * 64 + 4 * LINE; }
+size_t ry_slot_memory_bytes(uint32_t depth) { return (size_t)depth * 64 + 4 * LINE; }
+
+static size_t slot_bytes(const struct ry_mesh *m) { return ry_slot_memory_bytes(m->cfg.depth); }
 
 static void slot_place(const struct ry_mesh *m, struct ry_out_slot *s, uint8_t *at)
 {
@@ -168,9 +170,14 @@ static int create_pair(struct ry_mesh *m, struct ry_peer *p, struct pair_addr *t
     return RY_OK;
 }
 
+/* A path that cannot be had is left to the agent, as one that fails later is. */
+static bool path_only(int rc) { return rc == RY_ERR_PATH || rc == RY_ERR_RAIL; }
+
 static int connect_pair(struct ry_mesh *m, struct ry_peer *p, const struct pair_addr *from)
 {
     const struct ry_nic_ops *ops = m->nic->ops;
+    uint32_t usable = 0;
+    int last = RY_OK;
 
     for (uint32_t c = 0; c < p->n_channels; c++) {
         for (uint32_t s = 0; s < START_SLOTS; s++) {
@@ -185,13 +192,18 @@ static int connect_pair(struct ry_mesh *m, struct ry_peer *p, const struct pair_
                 in->epoch = m->cfg.epoch_first;
                 in->state = RY_IN_READY;
             }
-            if (rc == RY_OK && o->qp)
+            if ((rc == RY_OK || path_only(rc)) && o->qp) {
                 rc = ops->qp_connect(o->qp, &a->responder);
-            if (rc)
+                if (path_only(rc))
+                    ry_slot_destroy(m, o);
+            }
+            if (rc && !path_only(rc))
                 return rc;
+            last = rc ? rc : last;
+            usable += o->qp != NULL;
         }
     }
-    return RY_OK;
+    return usable || p->n_channels == 0 ? RY_OK : last;
 }
 
 /* All peers are connected: offer the paths and open the home rings. A rail that is down at the
@@ -202,6 +214,7 @@ static void open_pair(struct ry_mesh *m, struct ry_peer *p)
 
     for (uint32_t c = 0; c < p->n_channels; c++) {
         struct ry_out_channel *oc = &p->out[c];
+        uint32_t first;
 
         for (uint32_t s = 0; s < START_SLOTS; s++) {
             struct ry_out_slot *o = &oc->slot[s];
@@ -213,7 +226,12 @@ static void open_pair(struct ry_mesh *m, struct ry_peer *p)
             ry_slot_offer(m, p->pe, oc, o);
             m->peers[p->pe].pair[o->rail][o->peer_rail].good_since_ns = now;
         }
-        ry_channel_open(oc->ch, 0, &m->env);
+        for (first = 0; first < START_SLOTS && !oc->slot[first].qp; first++)
+            ;
+        if (first < START_SLOTS)
+            ry_channel_open(oc->ch, first, &m->env);
+        else
+            oc->ch->parked_ns = now;
         oc->seen_state = ry_observe_state(oc->ch);
     }
 }

@@ -61,8 +61,10 @@ uint64_t ry_ctx_sys_layout(struct ry_ctx *ctx, bool place)
 /* Values that the settings leave to the backend. */
 static void resolve_auto(struct ry_config *c)
 {
-    bool emu = c->nic == RY_NIC_AUTO || c->nic == RY_NIC_EMU;
+    bool emu;
 
+    ry_ctx_pick_nic(c);
+    emu = c->nic == RY_NIC_EMU;
     if (!c->path_timeout_ns)
         c->path_timeout_ns = emu ? 50000000ull : 250000000ull;
     if (!c->timeout_ns)
@@ -182,6 +184,8 @@ static int join_job(struct ry_ctx *ctx, uint64_t deadline_ns)
     resolve_auto(ctx->config);
     ry_ctx_fill_cfg(ctx);
     rc = ry_ctx_open_nic(ctx, &ctx->mesh.nic);
+    if (rc == RY_OK)
+        rc = ry_ctx_choose_homes(ctx);
     if (rc == RY_OK)
         rc = ctx->mesh.nic->ops->export_seg(ctx->mesh.nic, &ex);
     if (rc)

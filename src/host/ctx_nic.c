@@ -7,6 +7,9 @@
 #include "host/ctx.h"
 #include "host/error.h"
 #include "nic/emu/emu.h"
+#ifdef RY_HAVE_IBVERBS
+#include "nic/verbs/verbs.h"
+#endif
 
 static uint64_t now(void *arg)
 {
@@ -38,13 +41,76 @@ static int open_emu(struct ry_ctx *ctx, struct ry_nic **out)
     return ry_emu_open(&cfg, out);
 }
 
+#ifdef RY_HAVE_IBVERBS
+static void report(void *arg, int status, const char *line)
+{
+    const struct ry_ctx *ctx = arg;
+
+    ry_fail(status, "%s", line);
+    ry_log(&ctx->log, RY_DEBUG_INFO, "%s", line);
+}
+
+static int open_verbs(struct ry_ctx *ctx, struct ry_nic **out)
+{
+    const struct ry_config *c = ctx->config;
+    char reason[RY_VERBS_REASON_BYTES] = "no memory";
+    const struct ry_verbs_cfg cfg = {
+        .pe = ctx->boot->pe,
+        .hca = c->hca,
+        .rails_max = (uint32_t)ry_config_at(&c->rails, ctx->boot->node, 0),
+        .mtu_bytes = c->mtu_bytes,
+        .gid_index = c->gid_index,
+        .roce_version = c->roce_version,
+        .sl = (uint8_t)c->sl,
+        .traffic_class = (uint8_t)c->traffic_class,
+        .pkey = (uint16_t)c->pkey,
+        .retry_ns = c->retry_ns,
+        .retry_count = (uint8_t)c->retry_count,
+        .rnr_retry = (uint8_t)c->rnr_retry,
+        .queue_depth = c->qp_depth,
+        .report = report,
+        .report_arg = ctx,
+    };
+    int rc = ry_verbs_open(&cfg, out, reason, sizeof(reason));
+
+    return rc ? ry_fail(rc, "%s", reason) : RY_OK;
+}
+
+static bool have_verbs(void)
+{
+    char reason[RY_VERBS_REASON_BYTES];
+    uint32_t ports;
+
+    return ry_verbs_list(NULL, 0, &ports, reason, sizeof(reason)) == RY_OK;
+}
+#else
+static int open_verbs(struct ry_ctx *ctx, struct ry_nic **out)
+{
+    (void)ctx;
+    (void)out;
+    return ry_fail(RY_ERR_UNSUPPORTED,
+                   "this build has no libibverbs, so no nic backend verbs: build "
+                   "with libibverbs-dev, or take RAILYARD_NIC=emu");
+}
+
+static bool have_verbs(void) { return false; }
+#endif
+
+void ry_ctx_pick_nic(struct ry_config *c)
+{
+    if (c->nic == RY_NIC_AUTO)
+        c->nic = have_verbs() ? RY_NIC_VERBS : RY_NIC_EMU;
+}
+
 int ry_ctx_open_nic(struct ry_ctx *ctx, struct ry_nic **out)
 {
     switch (ctx->config->nic) {
-    case RY_NIC_AUTO:
     case RY_NIC_EMU:
         strcpy(ctx->mesh.hello.nic, "emu");
         return open_emu(ctx, out);
+    case RY_NIC_VERBS:
+        strcpy(ctx->mesh.hello.nic, "verbs");
+        return open_verbs(ctx, out);
     default:
         return ry_fail(RY_ERR_UNSUPPORTED,
                        "this build has no such nic backend: take RAILYARD_NIC=emu");

@@ -359,7 +359,7 @@ static void look_at_hit(struct ry_mesh *m, struct record *rec, struct hit *h)
         h->ok = true;
         rec->r.switch_us = us > rec->r.switch_us ? us : rec->r.switch_us;
     }
-    h->back = ry_state_of(st) == RY_CH_GOOD && home && h->ok;
+    h->back = ry_state_of(st) == RY_CH_GOOD && home;
 }
 
 static void look_at(struct ry_mesh *m, struct record *rec, uint64_t now_ns)
@@ -423,7 +423,7 @@ void ry_fault_saw(struct ry_ctx *ctx, const ry_event *ev)
 
         if (!(rec->rails >> ev->rail & 1) || rec->at_ns > ev->detect_ns)
             continue;
-        if (rec->peer < 0 || (uint32_t)rec->peer == ev->peer)
+        if (!rec->over && (rec->peer < 0 || (uint32_t)rec->peer == ev->peer))
             rec->r.replayed += ev->replayed;
         return;
     }

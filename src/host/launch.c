@@ -324,7 +324,10 @@ static void end(struct launch *l)
             waitpid(l->children[i].pid, &l->children[i].wait_status, 0);
     }
     if (l->sigfd >= 0) {
-        on_signals(l); /* those that came in the meantime are not to hit the caller late */
+        struct signalfd_siginfo late; /* came in the meantime: not to hit the caller */
+
+        while (read(l->sigfd, &late, sizeof(late)) == (ssize_t)sizeof(late))
+            continue;
         close(l->sigfd);
     }
     ry_meet_destroy(l->meet);

@@ -40,7 +40,8 @@ struct ry_hello {
     uint32_t failover;
     uint32_t p2p;
     uint32_t rails;
-    char nic[16]; /* backend */
+    uint64_t homes; /* rails on which channels live, a bit each; 0: all */
+    char nic[16];   /* backend */
     struct ry_rail_wire rail[RY_RAILS_MAX];
 };
 
@@ -115,6 +116,7 @@ struct ry_in_slot {
     struct ry_qp_addr peer;
     uint64_t since_ns;
     uint32_t ladder; /* step of rule 7's ladder */
+    uint64_t deaf_until_ns; /* an ARM that could not be met is not tried again before */
 };
 
 /* Health of one pair of rails towards a peer: back-off of returns. */
@@ -226,6 +228,21 @@ void ry_mesh_teardown(struct ry_mesh *m);
 /* Take a peer's place anew (a replacement joined under its rank): channels start above every value
  * in the survivors' words. */
 int ry_mesh_rejoin(struct ry_mesh *m, uint32_t pe, const struct ry_hello *hello);
+
+/* --- peers --- */
+
+/* The agent to all threads: what is known of a peer. */
+static inline enum ry_peer_state ry_peer_state(const struct ry_peer *p)
+{
+    return __atomic_load_n(&p->state, __ATOMIC_ACQUIRE);
+}
+static inline void ry_peer_become(struct ry_peer *p, enum ry_peer_state s)
+{
+    __atomic_store_n(&p->state, s, __ATOMIC_RELEASE);
+}
+
+/* Bytes that one path slot takes for its ring and the words beside it. */
+size_t ry_slot_memory_bytes(uint32_t depth);
 
 /* --- addresses --- */
 

@@ -33,7 +33,7 @@ int attached_ask(const char *command, const ry_attach_job *job, uint32_t pe, con
     int rc = ry_attach_request(job->job, pe, request, ASK_NS, answer);
     if (rc == RY_OK)
         return TOOL_OK;
-    ry_tool_error(command, "pe%u: %s", pe, ry_last_error());
+    ry_tool_error(command, "%s", ry_last_error());
     return rc == RY_ERR_TIMEOUT || rc == RY_ERR_NOT_FOUND ? TOOL_UNREACHABLE : TOOL_BAD_INPUT;
 }
 

@@ -125,6 +125,7 @@ void ry_env_railyard(const struct ry_env_machine *machine)
     printf("export RAILYARD_QP_DEPTH=%u\n", queue_depth(machine));
     say("a path without a completion for this long is given up");
     printf("export RAILYARD_PATH_TIMEOUT=%s\n", machine->pes > 256 ? "200ms" : "50ms");
+    print_gid(machine, "RAILYARD_GID_INDEX");
 }
 
 static void print_nvshmem_base(const struct ry_env_machine *machine)

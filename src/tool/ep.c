@@ -113,7 +113,7 @@ static int finish(struct ry_run *run, const struct ep_job *job)
         ry_tool_error("ep", "%s", error->error);
     if (!started)
         return code;
-    if (!run->job->quiet)
+    if (!run->job->quiet && total.iterations > 0)
         ep_print(run, job, &total);
     int wrote = ry_run_write(run, ep_json(run, job, &total), "railyard ep");
     return code != TOOL_OK ? code : wrote;

@@ -154,11 +154,20 @@ static int iteration(struct pe *p)
     return rc == RY_OK ? check_combine(p) : rc;
 }
 
+static void usage_grew(struct ry_report *r, double at_s)
+{
+    struct ry_usage *u = &r->last;
+    ry_usage_read(u, at_s);
+    r->rss_most = u->rss_bytes > r->rss_most ? u->rss_bytes : r->rss_most;
+    r->descriptors_most =
+        u->descriptors > r->descriptors_most ? u->descriptors : r->descriptors_most;
+    r->threads_most = u->threads > r->threads_most ? u->threads : r->threads_most;
+}
+
 static void account(struct pe *p)
 {
     struct ry_report *r = p->report;
     ry_ep_traffic d = {0}, c = {0};
-    struct ry_usage u;
     double at = ry_tool_now_s() - p->start_s;
     ry_ep_last_traffic(p->ep, &d, &c);
     ry_samples_add(&r->dispatch.time, p->dispatch_s * 1e6);
@@ -169,13 +178,8 @@ static void account(struct pe *p)
     r->combine.rail_bytes += c.rail_bytes;
     r->combine.local_bytes += c.local_bytes;
     ry_track_add(&r->track, p->ctx, at);
-    if (r->at % 16 == 0) {
-        ry_usage_read(&u, at);
-        r->rss_most = u.rss_bytes > r->rss_most ? u.rss_bytes : r->rss_most;
-        r->descriptors_most =
-            u.descriptors > r->descriptors_most ? u.descriptors : r->descriptors_most;
-        r->threads_most = u.threads > r->threads_most ? u.threads : r->threads_most;
-    }
+    if (r->at % 16 == 0)
+        usage_grew(r, at);
     __atomic_store_n(&r->at, r->at + 1, __ATOMIC_RELAXED);
 }
 
@@ -220,7 +224,7 @@ static int loop(struct pe *p)
     }
     if (p->shown_s > 0 && leads(p))
         fputs("\r\033[K", stderr);
-    ry_usage_read(&p->report->last, ry_tool_now_s() - p->start_s);
+    usage_grew(p->report, ry_tool_now_s() - p->start_s);
     return rc;
 }
 

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* railyard info: version and settings in effect; --config prints a configuration file, --settings
  * the tables of the manual. */
+#include <inttypes.h>
 #include <railyard/config.h>
+#include <railyard/context.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "commands.h"
+#include "job.h"
 #include "record.h"
+#include "timeline.h"
 
 static const char usage[] = "usage: railyard info [FLAG...]\n\n"
                             "shows the version and every setting that is not at its default";
@@ -91,7 +95,7 @@ static void roff(const char *text)
 static void print_man(const ry_setting_info *list, uint32_t n)
 {
     puts(".\\\" Made by railyard info --settings man; do not edit.\n"
-         ".TH RAILYARD.CONF 5 \"\" \"railyard\" \"railyard manual\"\n"
+         ".TH RAILYARD.CONF 5 \"2026-11-29\" \"railyard\" \"railyard manual\"\n"
          ".SH NAME\nrailyard.conf \\- settings of railyard\n"
          ".SH DESCRIPTION\n"
          "A setting is a variable of the environment, or a line\n.B NAME = VALUE\n"
@@ -186,12 +190,45 @@ static int print_info(const char *json)
     return code;
 }
 
+static int print_plan(const char *pes, const char *json)
+{
+    uint64_t n;
+    ry_job_size z;
+    char rings[24], state[24], heap[24];
+
+    if (ry_tool_count("info", "--plan", pes, 1, 1 << 20, &n) != TOOL_OK)
+        return TOOL_BAD_INPUT;
+    if (ry_ctx_size(NULL, 0, (uint32_t)n, &z) != RY_OK)
+        return ry_tool_error("info", "%s", ry_last_error());
+    if (!json || strcmp(json, "-") != 0) {
+        printf("each of %" PRIu64 " PEs, all others on other nodes:\n", n);
+        printf("  %u rails, %u channels to each of %u peers, %u %s each\n", z.rails, z.channels,
+               z.peers, z.paths, z.paths == 1 ? "path" : "paths");
+        printf("  %" PRIu64 " queue pairs, %" PRIu64 " connections\n", z.queue_pairs,
+               z.connections);
+        printf("  %s of send rings, %s of channels, %s of heap\n",
+               ry_bytes_text((double)z.ring_bytes, rings, sizeof(rings)),
+               ry_bytes_text((double)z.state_bytes, state, sizeof(state)),
+               ry_bytes_text((double)z.heap_bytes, heap, sizeof(heap)));
+    }
+    if (!json)
+        return TOOL_OK;
+    return ry_tool_write_json(
+        "info", json,
+        json_pack("{s:I, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I}", "pes", (json_int_t)n, "rails",
+                  (int)z.rails, "channels", (int)z.channels, "paths", (int)z.paths, "queue_pairs",
+                  (json_int_t)z.queue_pairs, "connections", (json_int_t)z.connections, "ring_bytes",
+                  (json_int_t)z.ring_bytes, "state_bytes", (json_int_t)z.state_bytes, "heap_bytes",
+                  (json_int_t)z.heap_bytes));
+}
+
 int ry_command_info(int argc, char **argv)
 {
     int config = 0, code = TOOL_OK;
-    const char *json = NULL, *settings = NULL;
+    const char *json = NULL, *settings = NULL, *plan = NULL;
     const struct ry_tool_flag flags[] = {
         {"--config", NULL, &config, "print the settings in effect as a configuration file"},
+        {"--plan", &plan, NULL, "PES: what each PE takes in a job of this size"},
         {"--settings", &settings, NULL, "print the manual's table of settings, as md or man"},
         {"--json", &json, NULL, "write JSON to this file, - for stdout"},
         {NULL, NULL, NULL, NULL},
@@ -202,7 +239,12 @@ int ry_command_info(int argc, char **argv)
         return code;
     if (at < argc)
         return ry_tool_error("info", "'%s' is not expected: type railyard info --help", argv[at]);
+    if (config + (settings != NULL) + (plan != NULL) > 1)
+        return ry_tool_error("info", "--config, --settings and --plan are each a page of its own: "
+                                     "give one");
     if (config)
         return print_config();
+    if (plan)
+        return print_plan(plan, json);
     return settings ? print_settings(settings) : print_info(json);
 }

@@ -192,7 +192,8 @@ int ry_tool_job_read(struct ry_tool_job *job, const char *command, uint32_t pes,
     job->command = command;
     job->n_pes = pes;
     job->n_nodes = nodes;
-    job->launched = has("RAILYARD_BOOT") || has("PMIX_RANK") || (has("RANK") && has("WORLD_SIZE"));
+    job->launched = !has(JOB_REPORTS) && (has("RAILYARD_BOOT") || has("PMIX_RANK") ||
+                                          (has("RANK") && has("WORLD_SIZE")));
     job->quiet =
         (job->json && strcmp(job->json, "-") == 0) || (job->svg && strcmp(job->svg, "-") == 0);
     if (job->json && job->svg && strcmp(job->json, "-") == 0 && strcmp(job->svg, "-") == 0)
@@ -202,7 +203,8 @@ int ry_tool_job_read(struct ry_tool_job *job, const char *command, uint32_t pes,
     if (job->pes_as && ry_tool_choice(command, "--pes-as", job->pes_as, as, &threads))
         return TOOL_BAD_INPUT;
     job->threads = threads == 1;
-    if (job->launched && (job->pes || job->nodes || job->pes_as))
+    bool ours = has("RY_TOOL_REPORTS"); /* this command again, as a PE: its flags are its parent's */
+    if (job->launched && !ours && (job->pes || job->nodes || job->pes_as))
         return ry_tool_error(command,
                              "--pes, --nodes and --pes-as are the launcher's to say: leave "
                              "them out under a launcher");

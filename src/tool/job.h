@@ -11,6 +11,9 @@
 
 enum { JOB_SETTINGS = 24, JOB_FLAGS = 48, JOB_PES_MAX = 1024 };
 
+/* How a process that we started as a PE finds the reports: "DESCRIPTOR:PES". */
+#define JOB_REPORTS "RY_TOOL_REPORTS"
+
 struct ry_tool_job {
     /* as given */
     const char *pes, *nodes, *rails, *ports_per_nic, *channels, *nic, *handler, *device, *p2p;
@@ -20,7 +23,7 @@ struct ry_tool_job {
     uint32_t n_pes, n_nodes;
     uint32_t rails_most; /* of any PE, as far as settings tell; 0: the machine decides */
     bool threads;
-    bool launched; /* a launcher has started this process as one PE */
+    bool launched; /* somebody else's launcher has started this process as one PE */
     bool quiet;    /* stdout belongs to JSON */
     bool both;     /* --failover both */
     uint64_t seed_value, duration_ns;

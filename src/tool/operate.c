@@ -134,7 +134,7 @@ static int drain(int argc, char **argv, const char *usage)
         code = ry_tool_error(command, "pe%lld is not on this machine: the job has %u PEs here",
                              (long long)pe, job.n_pes);
     else if (code == TOOL_OK)
-        printf("job %016" PRIx64 ": %s %s; railyard status shows when its paths stand by\n",
+        printf("job %016" PRIx64 ": %s %s; railyard status shows which paths are in use\n",
                job.job, command, word);
     free(job.pes);
     return code;

@@ -116,7 +116,7 @@ static int finish(struct ry_run *run, const struct perf_job *job)
     for (uint32_t i = 0; i < r->n_rows; i++)
         wrong += r->rows[i].wrong;
     bool ok = !error && r->n_rows > 0 && wrong == 0;
-    if (!run->job->quiet) {
+    if (!run->job->quiet && r->n_rows > 0) {
         printf("%s, pe0 to pe%u, %u rails\n", ops[job->op], r->n_pes - 1, r->n_rails);
         print_rows(r, job);
         ry_timeline_print(run);

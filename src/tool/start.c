@@ -12,9 +12,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* How a process that we started finds the reports: "DESCRIPTOR:PES". */
-#define REPORT_VARIABLE "RY_TOOL_REPORTS"
-
 static size_t reports_bytes(uint32_t n_pes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -173,7 +170,7 @@ static int run_processes(struct ry_run *run, int argc, char **argv)
                              run->n_pes);
     }
     int code = map_reports(run, fd);
-    snprintf(variable, sizeof variable, REPORT_VARIABLE "=%d:%u", fd, run->n_pes);
+    snprintf(variable, sizeof variable, JOB_REPORTS "=%d:%u", fd, run->n_pes);
     const char *const env[] = {variable, NULL};
     ry_launch_cfg cfg = {.n_pes = job->n_pes,
                          .n_nodes = job->n_nodes,
@@ -205,9 +202,9 @@ static void be_child(struct ry_run *run, const char *where)
     int fd;
     uint32_t pe, n;
     if (sscanf(where, "%d:%u", &fd, &n) != 2 || ry_launched(&pe, NULL) == 0 || pe >= n)
-        exit(ry_tool_error(run->job->command, REPORT_VARIABLE " is not for you to set: unset it"));
+        exit(ry_tool_error(run->job->command, JOB_REPORTS " is not for you to set: unset it"));
     run->n_pes = n;
-    unsetenv(REPORT_VARIABLE);
+    unsetenv(JOB_REPORTS);
     if (map_reports(run, fd) != TOOL_OK)
         exit(TOOL_BAD_INPUT);
     close(fd);
@@ -260,7 +257,7 @@ static int run_launched(struct ry_run *run, bool *printer)
 
 int ry_run_start(struct ry_run *run, int argc, char **argv, bool *printer)
 {
-    const char *where = getenv(REPORT_VARIABLE);
+    const char *where = getenv(JOB_REPORTS);
     *printer = true;
     if (where)
         be_child(run, where);

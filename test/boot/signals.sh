@@ -3,9 +3,12 @@
 # shellcheck disable=SC1091,SC2154,SC2016
 . "$(dirname "$0")/lib.sh"
 mark=ry-signals-$$
+launcher=
+trap 'kill -9 $launcher 2>/dev/null; rm -rf "$work"' EXIT
 
 # start PES: a job that waits, with a grandchild a PE; sets $launcher and $job
 start() {
+    : >"$work/out" # nothing of the run before
     "$R" run -n "$1" bash -c "sleep 1000.$$ & exec -a $mark '$J' wait" >"$work/out" 2>&1 &
     launcher=$!
     for _ in $(seq 200); do

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2016 # stand-ins are written with their own variables
-# The script that `railyard plan --script` prints: shellcheck finds nothing, it stops for the reboot,
-# goes on after it, and a further run does nothing. Package clients and compilers are stand-ins that
-# log what they are asked and leave the files that the real ones would.
+# The script that `railyard plan --script` prints: shellcheck finds nothing, it stops for the
+# reboot, goes on after it, and a further run does nothing. Package clients and compilers are
+# stand-ins that log what they are asked and leave the files that the real ones would.
 set -euo pipefail
 railyard=${RY_TEST_BIN:?}
 records=${RY_TEST_SOURCE:?}/test/records
@@ -25,22 +25,26 @@ stub() {
     printf '#!/usr/bin/env bash\necho "%s $*" >>"%s"\n%s\n' "$1" "$log" "$2" >"$tmp/bin/$1"
     chmod +x "$tmp/bin/$1"
 }
-stub apt-get "[ \"\$1\" = install ] || exit 0; shift 2; printf '%s\n' \"\$@\" >>$tmp/packages
+stub apt-get "[ \"\$1\" = install ] || exit 0
+shift 2; printf '%s\n' \"\$@\" >>$tmp/packages
 case \"\$*\" in *cuda-toolkit*) mkdir -p $tmp/root/usr/local/cuda-12.9/bin
-    touch $tmp/root/usr/local/cuda-12.9/bin/nvcc; chmod +x $tmp/root/usr/local/cuda-12.9/bin/nvcc;; esac"
+    touch $tmp/root/usr/local/cuda-12.9/bin/nvcc
+    chmod +x $tmp/root/usr/local/cuda-12.9/bin/nvcc;; esac"
 printf '#!/usr/bin/env bash\ngrep -qx "${!#}" %s 2>/dev/null && echo "install ok installed"\n' \
     "$tmp/packages" >"$tmp/bin/dpkg-query"
 chmod +x "$tmp/bin/dpkg-query"
 stub dpkg "echo cuda-keyring >>$tmp/packages"
 stub curl "for a in \"\$@\"; do case \$a in *.deb) touch \"\$a\" 2>/dev/null;; esac; done; true"
 stub update-initramfs true
-stub git "case \"\$*\" in *status*) sed -i '\$d' $log;; clone*) mkdir -p \"\${!#}/.git\";; esac"
+stub git "case \"\$*\" in *status*) sed -i '\$d' $log;;
+    clone*) mkdir -p \"\${!#}/.git\";; esac"
 stub make "mkdir -p $tmp/root/opt/railyard/gdrcopy/include
 touch $tmp/root/opt/railyard/gdrcopy/include/gdrapi.h"
 stub cmake "mkdir -p $tmp/root/opt/railyard/nvshmem"
 stub railyard "echo export NVSHMEM_HCA_PREFIX=mlx5; sed -i '\$d' $log"
 stub python3 "mkdir -p \"\${!#}/bin\"; cp $tmp/bin/venv-python \"\${!#}/bin/python\""
-printf '#!/usr/bin/env bash\ncase "$*" in *__version__*) [ -e %s ] && echo 2.9.1+cu129; exit 0;; esac
+printf '#!/usr/bin/env bash
+case "$*" in *__version__*) [ -e %s ] && echo 2.9.1+cu129; exit 0;; esac
 echo "python $*" >>%s\ncase "$*" in *torch==*) touch %s;; esac\n' "$tmp/torch" "$log" "$tmp/torch" \
     >"$tmp/bin/venv-python"
 chmod +x "$tmp/bin/venv-python"
@@ -63,7 +67,8 @@ rm -rf "$tmp/root/run" # what a reboot does
 run 2
 for word in 'cmake --build' 'DNVSHMEM_IBGDA_SUPPORT=ON' 'DNVSHMEM_BUILD_EXAMPLES=OFF' \
     'DNVSHMEM_BUILD_PYTHON_LIB=OFF' 'DCMAKE_CUDA_ARCHITECTURES=100' 'torch==2.9.1' \
-    'pull/466.diff' 'git clone --depth 1 --branch v3.5.19-1' 'apt-get install -y build-essential'; do
+    'pull/466.diff' 'git clone --depth 1 --branch v3.5.19-1' \
+    'apt-get install -y build-essential'; do
     grep -q -e "$word" "$log" || fail "no '$word' in the second run"
 done
 grep -q 'export NVSHMEM_HCA_PREFIX=mlx5' "$tmp/root/etc/profile.d/railyard.sh" ||

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2016 # hostile text is not meant to expand
-# Every command on every record, from its folder and from an archive; capture and replay; and records
-# that are damaged or hostile.
+# Every command on every record, from its folder and from an archive; capture and replay; and
+# records that are damaged or hostile.
 set -euo pipefail
 railyard=${RY_TEST_BIN:?}
 records=${RY_TEST_SOURCE:?}/test/records
@@ -75,7 +75,7 @@ timeout 10 "$railyard" doctor --capture "$tmp/live.tar.gz" >"$tmp/live" || code=
 [ $((($(date +%s%N) - start) / 1000000)) -lt 3000 ] || fail "doctor took too long here"
 mkdir "$tmp/live.d"
 tar -C "$tmp/live.d" -xzf "$tmp/live.tar.gz"
-for secret in $(cat /sys/class/net/*/address 2>/dev/null | grep -v '^00:00:00:00:00:00$' || true); do
+for secret in $(cat /sys/class/net/*/address 2>/dev/null | grep -v '^00:00:00:00' || true); do
     grep -rq "$secret" "$tmp/live.d" && fail "the capture holds the address $secret"
 done
 host=$(uname -n)
@@ -106,7 +106,8 @@ tar -C "$tmp/evil" -cf "$tmp/xml.tar" topology.xml
 mkfifo "$tmp/evil/pipe"
 tar -C "$tmp/evil" -cf "$tmp/pipe.tar" pipe
 mkdir "$tmp/folder"
-for file in cut.tar.gz empty noise link.tar up.tar absolute.tar bomb.tar.gz xml.tar pipe.tar folder; do
+for file in cut.tar.gz empty noise link.tar up.tar absolute.tar bomb.tar.gz xml.tar \
+    pipe.tar folder; do
     for command in topo doctor env plan; do
         expect 2 "$command" --root "$tmp/$file"
         one_line_error "$command" "$file"
@@ -123,7 +124,7 @@ printf 'NVSHMEM_IB_GID_INDEX=3;$(touch x)\nNVSHMEM_REMOTE_TRANSPORT=\033[31m`id`
 printf 'libnccl.so.2 /opt/a 1 env\nlibnccl.so.2 /opt/$(id) 2 env\n' >"$tmp/hostile/facts/libs"
 for command in topo doctor env; do
     timeout 20 "$railyard" "$command" --root "$tmp/hostile" >"$tmp/out" 2>&1 || true
-    grep -q "touch x)\|\`id\`\|\$(id)" "$tmp/out" && { cat "$tmp/out"; fail "shell code in $command"; }
+    grep -q "touch x)\|\`id\`\|\$(id)" "$tmp/out" && fail "shell code in $command"
     grep -q $'\033' "$tmp/out" && fail "terminal code in $command"
 done
 

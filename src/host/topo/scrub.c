@@ -92,9 +92,11 @@ static void scrub_text(const char *data, size_t len, int with_ipv4, struct ry_te
             i += host_len;
             continue;
         }
-        if (i > 5 && strncmp(data + i - 6, "/home/", 6) == 0) {
+        size_t user =
+            i > 5 && strncmp(data + i - 6, "/home/", 6) == 0 ? strcspn(data + i, "/: \n") : 0;
+        if (user) {
             ry_text_addf(out, "user");
-            i += strcspn(data + i, "/: \n");
+            i += user;
             continue;
         }
         size_t address =

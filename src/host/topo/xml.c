@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <hwloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +10,8 @@ enum {
     XML_DEPTH = 64,      /* nested elements */
     XML_OBJECTS = 40000, /* objects in all */
     XML_ATTRIBUTES = 24, /* attributes of one element */
-    XML_VALUE = 1100,    /* bytes of one value: a set of 4096 CPUs */
-    XML_NUMBER = 1 << 16 /* greatest CPU, node or bus number */
+    XML_VALUE = 3000,    /* bytes of one value: a set of all CPUs */
+    XML_NUMBER = 1 << 13 /* CPUs or nodes, at most */
 };
 
 struct span {
@@ -27,6 +28,15 @@ struct element {
     struct span values[XML_ATTRIBUTES];
 };
 
+/* What is known of an open object. I/O objects have no sets. */
+struct open_object {
+    struct span name; /* of the element */
+    struct span type; /* empty for other elements */
+    hwloc_bitmap_t cpus, nodes;
+    hwloc_bitmap_t taken; /* CPUs of the children so far, which may not overlap */
+    int is_kept;          /* it was written, so its end has to be */
+};
+
 struct reader {
     const char *start;
     const char *at;
@@ -37,7 +47,10 @@ struct reader {
     unsigned skipped; /* depth below an element that is left out, 0: none is */
     unsigned objects;
     unsigned machine_objects; /* Machine elements, one is right */
-    struct span open[XML_DEPTH];
+    hwloc_bitmap_t all_cpus;  /* of threads seen */
+    hwloc_bitmap_t all_nodes; /* of memory nodes seen */
+    hwloc_bitmap_t machine_cpus, machine_nodes;
+    struct open_object open[XML_DEPTH];
 };
 
 static int span_is(struct span span, const char *text)
@@ -178,24 +191,14 @@ static int bus_ok(struct span value)
            device < 32 && function < 8;
 }
 
-static int attribute_ok(struct span key, struct span value)
+/* Attributes of I/O objects that are passed on as they are. */
+static int io_attribute_ok(struct span key, struct span value, int *is_known)
 {
-    static const char *const bitmaps[] = {"cpuset",  "complete_cpuset",  "allowed_cpuset",
-                                          "nodeset", "complete_nodeset", "allowed_nodeset",
-                                          NULL};
-    static const char *const numbers[] = {"os_index", "gp_index", "depth",      "cache_linesize",
-                                          "kind",     "subkind",  "dont_merge", NULL};
-    static const char *const sizes[] = {"cache_size", "local_memory", NULL};
-    if (is_one_of(key, bitmaps))
-        return bitmap_ok(value);
-    if (is_one_of(key, numbers))
-        return number_ok(value, XML_NUMBER);
-    if (is_one_of(key, sizes))
-        return number_ok(value, 1ull << 50);
-    if (span_is(key, "cache_type") || span_is(key, "osdev_type"))
+    *is_known = 1;
+    if (span_is(key, "depth"))
+        return number_ok(value, XML_DEPTH);
+    if (span_is(key, "osdev_type"))
         return value.len == 1 && made_of(value, "0123456");
-    if (span_is(key, "cache_associativity"))
-        return made_of(value, "-0123456789") && value.len < 6;
     if (span_is(key, "pci_busid"))
         return bus_ok(value);
     if (span_is(key, "bridge_type"))
@@ -206,38 +209,10 @@ static int attribute_ok(struct span key, struct span value)
         return made_of(value, "0123456789abcdef:[] ") && value.len < 40;
     if (span_is(key, "pci_link_speed"))
         return made_of(value, "0123456789.") && value.len < 16;
-    return 1; /* type, subtype, name: looked at by the caller */
-}
-
-static int is_known_attribute(struct span key)
-{
-    static const char *const known[] = {"type",
-                                        "os_index",
-                                        "cpuset",
-                                        "complete_cpuset",
-                                        "allowed_cpuset",
-                                        "nodeset",
-                                        "complete_nodeset",
-                                        "allowed_nodeset",
-                                        "gp_index",
-                                        "cache_size",
-                                        "depth",
-                                        "cache_linesize",
-                                        "cache_associativity",
-                                        "cache_type",
-                                        "local_memory",
-                                        "bridge_type",
-                                        "bridge_pci",
-                                        "pci_busid",
-                                        "pci_type",
-                                        "pci_link_speed",
-                                        "osdev_type",
-                                        "name",
-                                        "kind",
-                                        "subkind",
-                                        "dont_merge",
-                                        NULL};
-    return is_one_of(key, known);
+    if (span_is(key, "name"))
+        return value.len < 64;
+    *is_known = 0;
+    return 1;
 }
 
 /* A value goes out again without what XML or a terminal could take for more than text. */
@@ -250,19 +225,21 @@ static void put_value(struct ry_text *out, struct span value)
     }
 }
 
-static int put_object(struct reader *r, const struct element *e)
+static int put_io_object(struct reader *r, const struct element *e)
 {
-    ry_text_addf(r->out, "<object");
+    ry_text_addf(r->out, "<object gp_index=\"%u\" type=\"%.*s\"", r->objects,
+                 (int)value_of(e, "type").len, value_of(e, "type").at);
     for (unsigned i = 0; i < e->attribute_count; i++) {
-        if (!is_known_attribute(e->keys[i]))
-            continue;
-        if (e->values[i].len > XML_VALUE || !attribute_ok(e->keys[i], e->values[i]))
+        int is_known;
+        if (!io_attribute_ok(e->keys[i], e->values[i], &is_known))
             return fail(r, "a value out of range");
         for (unsigned j = 0; j < i; j++) {
             if (e->keys[j].len == e->keys[i].len &&
                 memcmp(e->keys[j].at, e->keys[i].at, e->keys[i].len) == 0)
                 return fail(r, "an attribute given twice");
         }
+        if (!is_known)
+            continue;
         ry_text_addf(r->out, " %.*s=\"", (int)e->keys[i].len, e->keys[i].at);
         put_value(r->out, e->values[i]);
         ry_text_add(r->out, "\"", 1);
@@ -271,71 +248,198 @@ static int put_object(struct reader *r, const struct element *e)
     return RY_OK;
 }
 
-static int wants_sets(struct span type)
+static int take_io_object(struct reader *r, const struct element *e)
 {
-    static const char *const with_sets[] = {"Machine", "Package", "Die", "NUMANode", NULL};
-    return is_one_of(type, with_sets);
+    struct span type = value_of(e, "type"), kind = value_of(e, "bridge_type");
+    int is_bridge = span_is(type, "Bridge"), is_device = span_is(type, "PCIDev");
+    struct span above = r->depth > 1 ? r->open[r->depth - 2].type : (struct span){"", 0};
+    if (span_is(above, "OSDev") || (span_is(above, "PCIDev") && !span_is(type, "OSDev")))
+        return fail(r, "an I/O object where none can be");
+    if (is_device && (value_of(e, "pci_busid").len == 0 || value_of(e, "pci_type").len == 0))
+        return fail(r, "a PCI device without its address or type");
+    if (is_bridge &&
+        (kind.len == 0 || value_of(e, "bridge_pci").len == 0 || value_of(e, "depth").len == 0))
+        return fail(r, "a bridge without its type, depth or buses");
+    if (is_bridge && span_is(kind, "1-1") &&
+        (value_of(e, "pci_busid").len == 0 || value_of(e, "pci_type").len == 0))
+        return fail(r, "a PCI bridge without its address or type");
+    if (is_bridge && span_is(kind, "0-1") == span_is(above, "Bridge"))
+        return fail(r, "a bridge of the wrong kind for its place");
+    if (span_is(type, "OSDev") &&
+        (value_of(e, "osdev_type").len == 0 || value_of(e, "name").len == 0))
+        return fail(r, "an OS device without type or name");
+    return put_io_object(r, e);
 }
 
-/* Caches, cores and threads say nothing about distances; they go, what is inside moves up. */
-static int take_object(struct reader *r, const struct element *e)
+static hwloc_bitmap_t read_set(struct span value)
 {
-    static const char *const kept[] = {"Machine",  "Package",  "Die",      "NUMANode", "Bridge",
-                                       "PCIDev",   "OSDev",    "PU",       "Core",     "Group",
-                                       "L1Cache",  "L2Cache",  "L3Cache",  "L4Cache",  "L5Cache",
-                                       "L1iCache", "L2iCache", "L3iCache", NULL};
-    struct span type = value_of(e, "type");
-    if (!is_one_of(type, kept)) {
-        r->skipped = r->depth;
-        return RY_OK;
+    hwloc_bitmap_t set = hwloc_bitmap_alloc();
+    char text[XML_VALUE + 1];
+    memcpy(text, value.at, value.len);
+    text[value.len] = '\0';
+    if (set && (hwloc_bitmap_sscanf(set, text) != 0 || hwloc_bitmap_last(set) >= XML_NUMBER)) {
+        hwloc_bitmap_free(set);
+        return NULL;
     }
+    return set;
+}
+
+static void put_set(struct ry_text *out, const char *name, hwloc_bitmap_t set)
+{
+    char *text = NULL;
+    if (hwloc_bitmap_asprintf(&text, set) < 0) {
+        out->failed = 1;
+        return;
+    }
+    ry_text_addf(out, " %s=\"%s\" complete_%s=\"%s\"", name, text, name, text);
+    free(text);
+}
+
+/* A thread's and a memory node's own sets are their number; others name theirs. */
+static int read_sets(struct reader *r, const struct element *e, struct open_object *object)
+{
+    struct span cpus = value_of(e, "cpuset"), nodes = value_of(e, "nodeset");
+    struct span index = value_of(e, "os_index");
+    int is_thread = span_is(object->type, "PU"), is_node = span_is(object->type, "NUMANode");
+    unsigned number = 0;
+    if ((is_thread || is_node) && !number_ok(index, XML_NUMBER - 1))
+        return fail(r, "an object without its number");
+    if (index.len && number_ok(index, XML_NUMBER - 1))
+        number = (unsigned)strtoul(index.at, NULL, 10);
+    if (!bitmap_ok(cpus) || !bitmap_ok(nodes))
+        return fail(r, "an object without cpuset or nodeset");
+    object->cpus = read_set(cpus);
+    object->nodes = read_set(nodes);
+    object->taken = hwloc_bitmap_alloc();
+    if (!object->cpus || !object->nodes || !object->taken)
+        return fail(r, "a cpuset or nodeset out of range");
+    hwloc_bitmap_t own = is_thread ? object->cpus : object->nodes;
+    hwloc_bitmap_t seen = is_thread ? r->all_cpus : r->all_nodes;
+    if (is_thread || is_node) {
+        if (hwloc_bitmap_isset(seen, number))
+            return fail(r, "a number given twice");
+        hwloc_bitmap_only(own, number);
+        hwloc_bitmap_set(seen, number);
+    }
+    return RY_OK;
+}
+
+/* Whether an object may stand where it does; notes the CPUs that its parent has given away. */
+static int check_place(struct reader *r, const struct open_object *object)
+{
+    int is_machine = span_is(object->type, "Machine");
+    if (r->depth < 2 || (r->depth == 2) != is_machine || (is_machine && ++r->machine_objects > 1))
+        return fail(r, "not exactly one machine at the top");
+    if (is_machine) {
+        r->machine_cpus = hwloc_bitmap_dup(object->cpus);
+        r->machine_nodes = hwloc_bitmap_dup(object->nodes);
+        return r->machine_cpus && r->machine_nodes ? RY_OK : RY_ERR_NO_MEMORY;
+    }
+    unsigned at = r->depth - 2;
+    while (at > 0 && !r->open[at].is_kept) /* what is left out moves its children up */
+        at--;
+    struct open_object *above = &r->open[at];
+    if (!above->cpus || span_is(above->type, "PU") || span_is(above->type, "NUMANode"))
+        return fail(r, "an object where none can be");
+    for (unsigned i = 2; i + 1 < r->depth; i++) {
+        if (r->open[i].is_kept && r->open[i].type.len == object->type.len &&
+            !span_is(object->type, "Group") &&
+            memcmp(r->open[i].type.at, object->type.at, object->type.len) == 0)
+            return fail(r, "an object inside another of its kind");
+    }
+    if (!hwloc_bitmap_isincluded(object->cpus, above->cpus) ||
+        !hwloc_bitmap_isincluded(object->nodes, above->nodes))
+        return fail(r, "an object that is not inside the one above it");
+    if (span_is(object->type, "NUMANode"))
+        return RY_OK;
+    if (hwloc_bitmap_iszero(object->cpus) || hwloc_bitmap_intersects(object->cpus, above->taken))
+        return fail(r, "CPUs given twice");
+    return hwloc_bitmap_or(above->taken, above->taken, object->cpus) == 0 ? RY_OK
+                                                                          : RY_ERR_NO_MEMORY;
+}
+
+static int take_normal_object(struct reader *r, const struct element *e,
+                              struct open_object *object)
+{
+    struct span index = value_of(e, "os_index");
+    int status = read_sets(r, e, object);
+    if (status == RY_OK)
+        status = check_place(r, object);
+    if (status != RY_OK)
+        return status;
+    ry_text_addf(r->out, "<object gp_index=\"%u\" type=\"%.*s\"", r->objects,
+                 (int)object->type.len, object->type.at);
+    if (number_ok(index, XML_NUMBER - 1))
+        ry_text_addf(r->out, " os_index=\"%lu\"", strtoul(index.at, NULL, 10));
+    put_set(r->out, "cpuset", object->cpus);
+    put_set(r->out, "nodeset", object->nodes);
+    ry_text_addf(r->out, e->empty ? "/>\n" : ">\n");
+    return RY_OK;
+}
+
+/* Cores and caches say nothing about distances; they go, what is inside them moves up. */
+static int take_object(struct reader *r, const struct element *e, struct open_object *object)
+{
+    static const char *const normal[] = {"Machine",  "Package", "Die", "Group",
+                                         "NUMANode", "PU",      NULL};
+    static const char *const io[] = {"Bridge", "PCIDev", "OSDev", NULL};
+    static const char *const flat[] = {"Core",    "L1Cache",  "L2Cache",  "L3Cache",  "L4Cache",
+                                       "L5Cache", "L1iCache", "L2iCache", "L3iCache", NULL};
+    object->type = value_of(e, "type");
     if (++r->objects > XML_OBJECTS)
         return fail(r, "too many objects");
-    if (wants_sets(type) && (value_of(e, "cpuset").len == 0 || value_of(e, "nodeset").len == 0))
-        return fail(r, "an object without cpuset or nodeset");
-    if ((span_is(type, "PU") || span_is(type, "NUMANode")) && value_of(e, "os_index").len == 0)
-        return fail(r, "an object without os_index");
-    if (span_is(type, "PCIDev") && value_of(e, "pci_busid").len == 0)
-        return fail(r, "a PCI device without its address");
-    if (span_is(type, "Bridge") &&
-        (value_of(e, "bridge_type").len == 0 || value_of(e, "bridge_pci").len == 0))
-        return fail(r, "a bridge without its type or buses");
-    int is_root = r->depth == 2;
-    if (span_is(type, "Machine") != is_root || (is_root && ++r->machine_objects > 1))
-        return fail(r, "not exactly one machine at the top");
-    return put_object(r, e);
+    if (is_one_of(object->type, flat))
+        return RY_OK;
+    object->is_kept = 1;
+    if (is_one_of(object->type, normal))
+        return take_normal_object(r, e, object);
+    if (is_one_of(object->type, io) && r->depth > 2)
+        return take_io_object(r, e);
+    object->is_kept = 0;
+    r->skipped = r->depth;
+    return RY_OK;
 }
 
 static int take_open(struct reader *r, const struct element *e)
 {
     if (r->depth == XML_DEPTH)
         return fail(r, "nested too deep");
-    r->open[r->depth++] = e->name;
-    int status = RY_OK;
+    struct open_object *object = &r->open[r->depth++];
+    *object = (struct open_object){.name = e->name};
     if (r->depth == 1) {
-        if (!span_is(e->name, "topology"))
+        if (!span_is(e->name, "topology") || e->empty)
             return fail(r, "not hwloc's topology");
         ry_text_addf(r->out, "<topology version=\"2.0\">\n");
-    } else if (!r->skipped) {
-        if (span_is(e->name, "object"))
-            status = take_object(r, e);
-        else
-            r->skipped = r->depth;
+        object->is_kept = 1;
+        return RY_OK;
     }
-    return status;
+    if (r->skipped)
+        return RY_OK;
+    if (span_is(e->name, "object"))
+        return take_object(r, e, object);
+    r->skipped = r->depth;
+    return RY_OK;
+}
+
+static void forget(struct open_object *object)
+{
+    hwloc_bitmap_free(object->cpus);
+    hwloc_bitmap_free(object->nodes);
+    hwloc_bitmap_free(object->taken);
 }
 
 static int take_close(struct reader *r, struct span name, int was_empty)
 {
     if (r->depth == 0)
         return fail(r, "an end without a beginning");
-    struct span open = r->open[r->depth - 1];
-    if (open.len != name.len || memcmp(open.at, name.at, name.len) != 0)
+    struct open_object *object = &r->open[r->depth - 1];
+    if (object->name.len != name.len || memcmp(object->name.at, name.at, name.len) != 0)
         return fail(r, "an end that does not fit its beginning");
-    if (!r->skipped && !was_empty)
+    if (object->is_kept && !was_empty)
         ry_text_addf(r->out, "</%.*s>\n", (int)name.len, name.at);
     if (r->skipped == r->depth)
         r->skipped = 0;
+    forget(object);
     r->depth--;
     return RY_OK;
 }
@@ -353,32 +457,53 @@ static int take_prologue(struct reader *r)
     return RY_OK;
 }
 
-int ry_xml_reduce(const char *xml, struct ry_text *out, char *why, size_t why_bytes)
+static int read_all(struct reader *r)
 {
-    struct reader r = {.start = xml, .at = xml, .out = out, .why = why, .why_bytes = why_bytes};
-    ry_text_addf(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-                      "<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n");
-    int status = take_prologue(&r);
+    int status = take_prologue(r);
     while (status == RY_OK) {
-        skip_space(&r);
-        if (*r.at != '<')
+        skip_space(r);
+        if (*r->at != '<')
             break;
         struct element e;
-        status = take_element(&r, &e);
+        status = take_element(r, &e);
         if (status == RY_OK && e.closes) {
-            status = take_close(&r, e.name, 0);
+            status = take_close(r, e.name, 0);
         } else if (status == RY_OK) {
-            status = take_open(&r, &e);
+            status = take_open(r, &e);
             if (status == RY_OK && e.empty)
-                status = take_close(&r, e.name, 1);
+                status = take_close(r, e.name, 1);
         }
-        if (status == RY_OK && r.depth == 0)
+        if (status == RY_OK && r->depth == 0)
             break;
     }
     if (status != RY_OK)
         return status;
-    skip_space(&r);
-    if (*r.at != '\0' || r.depth != 0 || r.machine_objects != 1)
-        return fail(&r, r.depth ? "it ends too early" : "not hwloc's topology");
-    return out->failed ? RY_ERR_NO_MEMORY : RY_OK;
+    skip_space(r);
+    if (*r->at != '\0' || r->depth != 0 || r->machine_objects != 1)
+        return fail(r, r->depth ? "it ends too early" : "not hwloc's topology");
+    if (!hwloc_bitmap_isequal(r->all_cpus, r->machine_cpus) ||
+        !hwloc_bitmap_isequal(r->all_nodes, r->machine_nodes))
+        return fail(r, "the machine's sets are not those of its threads and nodes");
+    return r->out->failed ? RY_ERR_NO_MEMORY : RY_OK;
+}
+
+int ry_xml_reduce(const char *xml, struct ry_text *out, char *why, size_t why_bytes)
+{
+    struct reader *r = calloc(1, sizeof *r);
+    if (!r)
+        return RY_ERR_NO_MEMORY;
+    *r = (struct reader){.start = xml, .at = xml, .out = out, .why = why, .why_bytes = why_bytes};
+    r->all_cpus = hwloc_bitmap_alloc();
+    r->all_nodes = hwloc_bitmap_alloc();
+    ry_text_addf(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+                      "<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n");
+    int status = r->all_cpus && r->all_nodes ? read_all(r) : RY_ERR_NO_MEMORY;
+    while (r->depth > 0)
+        forget(&r->open[--r->depth]);
+    hwloc_bitmap_free(r->all_cpus);
+    hwloc_bitmap_free(r->all_nodes);
+    hwloc_bitmap_free(r->machine_cpus);
+    hwloc_bitmap_free(r->machine_nodes);
+    free(r);
+    return status;
 }

@@ -7,7 +7,7 @@
 
 #include "nic/emu/emu_int.h"
 
-enum { PASSES = 64, SPIN_NS = 20000, SLEEP_MAX_NS = 1000000000 };
+enum { PASSES = 64, SENT_MAX = 4096, SPIN_NS = 20000, SLEEP_MAX_NS = 1000000000 };
 
 /* Put a queue pair before the engine. Any thread; wait-free but for the list's compare-and-swap. */
 static void submit_push(struct ry_nic_qp *qp)
@@ -79,7 +79,7 @@ static uint64_t advance_all(struct ry_emu *e, uint64_t now, bool *moved)
 
     for (uint32_t i = 0; i < e->actives; i++) {
         struct ry_nic_qp *qp = e->active[i];
-        bool gone;
+        bool gone, left;
 
         take(qp);
         if (RY_LD_ACQ(&qp->timed) == 0) {
@@ -89,12 +89,13 @@ static uint64_t advance_all(struct ry_emu *e, uint64_t now, bool *moved)
         }
         next = ry_min64(next, ry_emu_advance(qp, now, moved));
         gone = release(qp);
+        left = qp->state == RY_EMU_RTS;
         drop(qp);
         if (!gone)
             continue;
         qp->active = false;
         e->active[i--] = e->active[--e->actives];
-        if (qp->state != RY_EMU_RTS || RY_LD_SEQ(&qp->done) == RY_LD_SEQ(&qp->prod))
+        if (!left || RY_LD_SEQ(&qp->done) == RY_LD_SEQ(&qp->prod))
             continue;
         if (e->cfg.virtual_time)
             submit_push(qp);
@@ -105,26 +106,24 @@ static uint64_t advance_all(struct ry_emu *e, uint64_t now, bool *moved)
     return next;
 }
 
+/* One segment at a time, and the next turn begins behind who had the last one, also in the next
+ * pass: that is what shares a port fairly. */
 static bool admit_all(struct ry_emu *e, uint64_t now, uint64_t *next)
 {
-    bool any = false, some = true;
-    uint32_t turns = 0;
+    uint32_t refused = 0, sent = 0;
 
-    while (some && turns++ < 256) {
-        some = false;
-        e->rr = e->actives != 0 ? (e->rr + 1) % e->actives : 0;
-        for (uint32_t i = 0; i < e->actives; i++) {
-            struct ry_nic_qp *qp = e->active[(e->rr + i) % e->actives];
+    while (refused < e->actives && sent < SENT_MAX) {
+        struct ry_nic_qp *qp = e->active[e->rr % e->actives];
+        bool one;
 
-            take(qp);
-            some |= ry_emu_admit(qp, now, next);
-            drop(qp);
-        }
-        any |= some;
+        take(qp);
+        one = ry_emu_admit(qp, now, next);
+        drop(qp);
+        e->rr = (e->rr + 1) % e->actives;
+        refused = one ? 0 : refused + 1;
+        sent += one;
     }
-    if (some)
-        *next = now;
-    return any;
+    return sent != 0;
 }
 
 /* With the engine's lock. */
@@ -175,7 +174,8 @@ void ry_emu_engine_lock(struct ry_emu *e)
     RY_SUB(&e->engine_wait, 1u);
 }
 
-/* Work may have been left on the list meanwhile, or the engine was cut short: let its thread look. */
+/* Work may have been left on the list meanwhile, or the engine was cut short: let its thread
+ * look. */
 void ry_emu_engine_unlock(struct ry_emu *e)
 {
     ry_emu_unlock(&e->engine);

@@ -5,7 +5,8 @@
 #include "nic/emu/emu_int.h"
 
 enum {
-    AHEAD_NS = 200000, /* how far links are reserved in advance, and how much lateness is made up */
+    AHEAD_NS = 500000, /* how far links are reserved in advance, and how much lateness is made up */
+    TOP_UP_NS = 125000, /* what is left of that when the next reservations are made */
     STALL_LOOK_NS = 1000000,
     SEGMENT_SLOW = 16 << 10,
     SEGMENT_FAST = 64 << 10,
@@ -71,12 +72,13 @@ static bool fake_error(struct ry_nic_qp *qp, struct ry_emu_flight *f, const stru
     return true;
 }
 
-/* The fault that keeps packets in the fabric: the sender takes this one for lost, and it arrives late. */
+/* The fault that keeps packets in the fabric: the sender takes this one for lost, and it arrives
+ * late. */
 static bool ghosted(struct ry_nic_qp *qp, const struct ry_emu_flight *f, const struct ry_emu_op *op)
 {
     const struct ry_nic_fault *g = ry_emu_fault_on(qp->nic, qp->rail, qp->peer, RY_FAULT_GHOST);
 
-    if (g == NULL)
+    if (g == NULL || ry_emu_local_check(qp, op, f->off, f->len) != 0)
         return false;
     if (qp->retries == 0)
         ry_emu_ghost_add(qp, op, f, f->arrive_ns + g->delay_ns);
@@ -176,10 +178,23 @@ static void retry_due(struct ry_nic_qp *qp, uint64_t now, bool *moved)
     qp->ready_ns = now;
 }
 
+/* The next arrival that somebody may wait for: the end of a message, or a loss. What comes
+ * before it is executed with it, so that a long message does not wake the engine for every
+ * segment. */
+static uint64_t arrival_due(struct ry_nic_qp *qp)
+{
+    bool full = qp->ftail - qp->fhead >= RY_EMU_FLIGHT;
+
+    for (uint32_t n = qp->fexec; n != qp->ftail && !qp->halted; n++)
+        if (full || at(qp, n)->last || at(qp, n)->drop)
+            return at(qp, n)->arrive_ns;
+    return RY_EMU_NEVER;
+}
+
 /* Do what is due; returns when something is due next. */
 uint64_t ry_emu_advance(struct ry_nic_qp *qp, uint64_t now, bool *moved)
 {
-    uint64_t hold, next = RY_EMU_NEVER;
+    uint64_t hold, next;
 
     if (ry_emu_halt(qp)) {
         qp->lost = qp->halted = false;
@@ -197,8 +212,7 @@ uint64_t ry_emu_advance(struct ry_nic_qp *qp, uint64_t now, bool *moved)
         *moved = true;
         return now;
     }
-    if (qp->fexec != qp->ftail && !qp->halted)
-        next = at(qp, qp->fexec)->arrive_ns;
+    next = arrival_due(qp);
     if (qp->fhead != qp->fexec) {
         struct ry_emu_flight *f = at(qp, qp->fhead);
 
@@ -261,7 +275,7 @@ bool ry_emu_admit(struct ry_nic_qp *qp, uint64_t now, uint64_t *next)
         qp->ready_ns = now + chaos(e, e->cfg.chaos.exec_delay_ns_max);
     qp->seen_prod = prod;
     if (qp->last_fin_ns > now + AHEAD_NS) {
-        *next = ry_min64(*next, qp->last_fin_ns - AHEAD_NS / 2);
+        *next = ry_min64(*next, qp->last_fin_ns - TOP_UP_NS);
         return false;
     }
     ry_emu_decode(&qp->ring[qp->send_idx & (qp->depth - 1)], qp->qpn, &op);

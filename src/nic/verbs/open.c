@@ -20,6 +20,8 @@ int ry_verbs_fail(struct ry_verbs_nic *n, int status, const char *format, ...)
     va_start(ap, format);
     vsnprintf(n->reason, sizeof(n->reason), format, ap);
     va_end(ap);
+    if (n->cfg.report)
+        n->cfg.report(n->cfg.report_arg, status, n->reason);
     return status;
 }
 

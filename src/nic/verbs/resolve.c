@@ -133,12 +133,16 @@ static int unreachable(struct ry_verbs_rail *r, struct in_addr peer, const char 
 int ry_verbs_resolve(struct ry_verbs_rail *r, uint32_t gid_index, const union ibv_gid *gid,
                      const uint8_t *peer_gid)
 {
+    static const uint8_t none[RY_GID_BYTES];
     uint64_t now = ry_verbs_now(), wait = WAIT_NS_MAX;
     struct ibv_gid_entry e;
     struct in_addr own, peer, hop;
     char name[IF_NAMESIZE];
     int s, rc = RY_OK;
 
+    if (memcmp(peer_gid, none, sizeof(none)) == 0)
+        return ry_verbs_fail(r->nic, RY_ERR_PATH,
+                             "cannot connect %s: the peer's port has no address", r->name);
     if (!ipv4_of(gid->raw, &own) || !ipv4_of(peer_gid, &peer) ||
         ibv_query_gid_ex(r->ctx, r->port, gid_index, &e, 0) != 0 ||
         !if_indextoname(e.ndev_ifindex, name))

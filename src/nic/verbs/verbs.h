@@ -24,10 +24,13 @@ struct ry_verbs_cfg {
     uint32_t roce_version; /* of the GID that is looked for: 1 or 2; 2 */
     uint8_t sl;            /* service level */
     uint8_t traffic_class;
-    uint16_t pkey;        /* wherever it stands in the port's table; 0: the table's first */
-    uint64_t retry_ns;    /* one try; rounded up to 4.096 us * 2^n; 67 ms */
-    uint8_t retry_count;  /* 7 counts as 6: some devices take it as for ever and never tell */
-    uint8_t rnr_retry;    /* receiver not ready */
+    uint16_t pkey;       /* wherever it stands in the port's table; 0: the table's first */
+    uint64_t retry_ns;   /* one try; rounded up to 4.096 us * 2^n; 67 ms */
+    uint8_t retry_count; /* 7 counts as 6: some devices take it as for ever and never tell */
+    uint8_t rnr_retry;   /* receiver not ready */
+    /* Told every failure of a call, one lowercase line; NULL: nobody. */
+    void (*report)(void *arg, int status, const char *line);
+    void *report_arg;
     uint32_t queue_depth; /* work requests of one queue pair inside the NIC; 1024 */
 };
 
