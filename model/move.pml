@@ -127,11 +127,17 @@ byte glo[SLOTS], ghi[SLOTS], gex[SLOTS], gvis[SLOTS], gword[SLOTS];
 #else
 #define TARGET(p) (st[p] == GOOD && act != p)
 #endif
-#if defined(RELAX_REPLAY_UNSEEN)
+#if defined(RELAX_REPLAY_UNSEEN) || defined(MUT_LATE_PROOF)
 /* what a read has shown to be visible need not be replayed, answered or not */
 byte shown;
 #define OLDEST ((RELEASED > shown -> RELEASED : shown) + 1)
+#ifdef MUT_LATE_PROOF
+byte pend;              /* a proof that counts only after further moves */
+#define SHOW(n) pend = (pend > (n) -> pend : (n));
+#define LATE :: d_step { pend > shown -> shown = pend; printf("proof counts, late: %d\n", shown) }
+#else
 #define SHOW(n) shown = (shown > (n) -> shown : (n));
+#endif
 #elif defined(MUT_REPLAY_UNACKED)
 #define OLDEST (acked + 1)
 #else
@@ -139,6 +145,9 @@ byte shown;
 #endif
 #ifndef SHOW
 #define SHOW(n)
+#endif
+#ifndef LATE
+#define LATE
 #endif
 /* the ring is the log: last message that the log still holds */
 #if defined(MUT_NO_SPARE) || defined(MUT_RING_EARLY)
@@ -236,12 +245,24 @@ inline land(half, w) {
 #else
 #define LEAVE(p) blank(p)
 #endif
+#ifdef MUT_LATE_PROVEN
+/* the waiter that saw the answer slept before it said so; the slot may have a new life by then */
+byte late[SLOTS];
+#define READSHOWS(p) late[p] = replayed[p];
+#define LATEPROVEN(p) \
+    :: d_step { late[p] > 0 -> \
+        if :: proven[p] < late[p] -> proven[p] = late[p] :: else fi; \
+        late[p] = 0; printf("path %d: an earlier proof counts, late\n", p) }
+#else
+#define READSHOWS(p) if :: proven[p] < replayed[p] -> proven[p] = replayed[p] :: else fi;
+#define LATEPROVEN(p)
+#endif
 #ifdef MUT_NO_REPLAY_READ
 #define REPLAYREAD(p)
 #else
 #define REPLAYREAD(p) \
     :: d_step { act == p && replayed[p] > 0 && !dead[p] && vis[p] >= 2 * replayed[p] + 2 -> \
-        if :: proven[p] < replayed[p] -> proven[p] = replayed[p] :: else fi; \
+        READSHOWS(p) \
         if :: acked < replayed[p] -> acked = replayed[p] :: else fi; \
         SHOW(replayed[p]) replayed[p] = 0; \
         printf("path %d: the read behind the replay is answered\n", p) }
@@ -338,6 +359,7 @@ inline land(half, w) {
     :: d_step { closing && act == p -> \
         printf("planned move: deadline\n"); fail(p) } \
     REPLAYREAD(p) \
+    LATEPROVEN(p) \
     GHOST(p) \
     EARLY(p)
 
@@ -371,6 +393,7 @@ active proctype channel() {
             proven[act] = ANSWERED
         :: else
         fi }
+    LATE
     PATH(0)
     PATH(1)
 #if SLOTS > 2
