@@ -69,7 +69,7 @@ void ry_agent_peer_lost(struct ry_mesh *m, uint32_t pe)
 {
     struct ry_peer *p = &m->peers[pe];
 
-    p->state = RY_PEER_GONE;
+    ry_peer_become(p, RY_PEER_GONE);
     for (uint32_t c = 0; c < p->n_channels; c++) {
         struct ry_channel *ch = p->out[c].ch;
         uint64_t st = ry_observe_state(ch), found;

@@ -80,7 +80,7 @@ void ry_agent_news(struct ry_mesh *m, uint64_t now_ns)
         struct ry_msg msg = {
             .type = RY_MSG_RAILS, .epoch = m->rails_news, .a = m->rails_up, .b = m->rails_drained};
 
-        if (q == m->pe || p->state == RY_PEER_GONE || p->acked_news == m->rails_news)
+        if (q == m->pe || ry_peer_state(p) == RY_PEER_GONE || p->acked_news == m->rails_news)
             continue;
         ry_agent_send(m, q, &msg);
         waiting = true;

@@ -127,10 +127,10 @@ static void tell_moves(struct ry_mesh *m, struct ry_peer *p, uint32_t c)
         return;
     if (ry_state_of(st) == RY_CH_DEAD && ry_state_of(oc->seen_state) != RY_CH_DEAD) {
         oc->seen_state = st;
-        if (p->state == RY_PEER_UP) {
+        if (ry_peer_state(p) == RY_PEER_UP) {
             struct ry_msg msg = {.type = RY_MSG_GIVEN_UP};
 
-            p->state = RY_PEER_UNREACHABLE;
+            ry_peer_become(p, RY_PEER_UNREACHABLE);
             for (int i = 0; i < 3; i++) /* a datagram may be lost */
                 ry_agent_send(m, p->pe, &msg);
         }

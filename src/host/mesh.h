@@ -228,6 +228,18 @@ void ry_mesh_teardown(struct ry_mesh *m);
  * in the survivors' words. */
 int ry_mesh_rejoin(struct ry_mesh *m, uint32_t pe, const struct ry_hello *hello);
 
+/* --- peers --- */
+
+/* The agent to all threads: what is known of a peer. */
+static inline enum ry_peer_state ry_peer_state(const struct ry_peer *p)
+{
+    return __atomic_load_n(&p->state, __ATOMIC_ACQUIRE);
+}
+static inline void ry_peer_become(struct ry_peer *p, enum ry_peer_state s)
+{
+    __atomic_store_n(&p->state, s, __ATOMIC_RELEASE);
+}
+
 /* Bytes that one path slot takes for its ring and the words beside it. */
 size_t ry_slot_memory_bytes(uint32_t depth);
 
