@@ -26,7 +26,7 @@ measure() {
     claim "$name: switch, p99, us" "$(median "${move[@]}")" '<=' 1000
 }
 export RAILYARD_RECOVERY_INTERVAL=10ms RAILYARD_RECOVERY_INTERVAL_MAX=10ms
-measure "port event" flap 'flap@0:pe0/rail1:count=200,period=100ms' 1000 --duration 21s
+measure "port event" flap 'flap@0:pe0/rail1:count=200,period=200ms' 1000 --duration 41s
 errors=$(python3 -c "print(';'.join(f'cqe-error@{i * 100 + 50}ms:pe0/rail1' for i in range(200)))")
 measure "error completion" cqe-error "$errors" 1000 --duration 21s
 stalls=$(python3 -c "print(';'.join(f'stall@{i * 200 + 50}ms:pe0/rail1:for=90ms' for i in range(200)))")
