@@ -87,8 +87,12 @@ static void flush(struct ry_ep_stream *s, bool last)
     ep->reqs[s->n] = ry_wide_signal_req(ry_mesh_raddr(ep->m, s->peer, ep->block + sector),
                                         ry_sig_pack(s->gen, last, s->rows), answer, 0);
     s->rc = post(ep, s->peer, s->channel, s->n + 1, &end);
-    if (s->rc)
+    if (s->rc) {
+        s->rc = ry_ep_refused(ep, s->peer, s->rc);
+        s->n = 0;
+        s->bytes = 0;
         return;
+    }
     if (!span->used)
         span->from = ry_seq_add(end, RY_SEQ_MASK + 1 - (s->n + 1));
     span->used = true;
@@ -188,11 +192,11 @@ int ry_ep_signal_answer(struct ry_ep *ep, uint32_t p)
     ep->reqs[0] = ry_wide_signal_req(ry_mesh_raddr(ep->m, p, ep->block + at), ++peer->answer_count,
                                      answer, 0);
     rc = post(ep, p, channel, 1, &end);
-    if (rc == RY_OK) {
-        peer->answer_sent = answer;
-        count_sent(ep, p, channel, 16);
-    }
-    return rc;
+    if (rc)
+        return ry_ep_refused(ep, p, rc);
+    peer->answer_sent = answer;
+    count_sent(ep, p, channel, 16);
+    return RY_OK;
 }
 
 void ry_ep_store(struct ry_ep *ep, uint32_t kind, uint8_t *to, const void *from, uint64_t bytes)

@@ -52,7 +52,8 @@ static void fence_poll(struct ry_mesh *m, struct ry_peer *p, uint32_t i, uint64_
                  ? 1
                  : m->nic->ops->qp_fence_poll(in->qp);
 
-    if (rc == 0 && now_ns - in->since_ns >= ry_agent_ladder_ns(m))
+    /* a fence that a message began is younger than this step's now */
+    if (rc == 0 && now_ns > in->since_ns && now_ns - in->since_ns >= ry_agent_ladder_ns(m))
         rc = RY_ERR_RAIL;
     if (rc < 0 && in->ladder == 0) {
         RY_MARK("fence-ladder");

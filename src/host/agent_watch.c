@@ -75,6 +75,16 @@ static void condemn(struct ry_out_slot *s)
     __atomic_exchange_n(&s->host.condemn_epoch, s->epoch, __ATOMIC_SEQ_CST);
 }
 
+void ry_agent_condemn_rail(struct ry_peer *p, uint32_t peer_rail)
+{
+    for (uint32_t i = 0; i < p->n_channels * RY_SLOTS; i++) {
+        struct ry_out_slot *s = &p->out[i / RY_SLOTS].slot[i % RY_SLOTS];
+
+        if (s->state == RY_OUT_ARMED && s->peer_rail == peer_rail && !s->condemned)
+            condemn(s);
+    }
+}
+
 static void look_at_ports(struct ry_mesh *m, struct ry_peer *p, struct ry_out_channel *oc)
 {
     for (uint32_t i = 0; i < RY_SLOTS; i++) {
@@ -127,10 +137,10 @@ static void tell_moves(struct ry_mesh *m, struct ry_peer *p, uint32_t c)
         return;
     if (ry_state_of(st) == RY_CH_DEAD && ry_state_of(oc->seen_state) != RY_CH_DEAD) {
         oc->seen_state = st;
-        if (p->state == RY_PEER_UP) {
+        if (ry_peer_state(p) == RY_PEER_UP) {
             struct ry_msg msg = {.type = RY_MSG_GIVEN_UP};
 
-            p->state = RY_PEER_UNREACHABLE;
+            ry_peer_become(p, RY_PEER_UNREACHABLE);
             for (int i = 0; i < 3; i++) /* a datagram may be lost */
                 ry_agent_send(m, p->pe, &msg);
         }

@@ -42,6 +42,7 @@ struct ry_ctx {
     bool crowded; /* more PEs than cores: waits yield */
     struct ry_log log;
     uint64_t told_ns[RY_RAILS_MAX];
+    uint64_t ports_due_ns; /* ctx_rails.c */
     /* parts that the agent's thread serves besides: faults and control, masks */
     uint64_t (*on_tick)(struct ry_ctx *ctx, uint64_t now_ns);
     void (*on_boot_event)(struct ry_ctx *ctx, const struct ry_boot_event *ev);
@@ -55,6 +56,11 @@ struct ry_ctx {
     uint64_t ops;           /* posted since then */
 };
 
+/* ctx.c: also for the simulator, which has neither threads nor an operating system. Bytes of the heap's
+ * front, placed when `place`; settings to mesh and env. */
+uint64_t ry_ctx_sys_layout(struct ry_ctx *ctx, bool place);
+void ry_ctx_fill_cfg(struct ry_ctx *ctx);
+
 /* ctx_nic.c, ctx_peers.c, ctx_thread.c, ctx_event.c */
 /* auto becomes the backend that this machine has. */
 void ry_ctx_pick_nic(struct ry_config *c);
@@ -65,6 +71,12 @@ int ry_ctx_threads_start(struct ry_ctx *ctx);
 void ry_ctx_threads_stop(struct ry_ctx *ctx);
 void ry_ctx_event(void *arg, const struct ry_mesh *m, int type, uint32_t peer, uint32_t channel,
                   uint32_t rail, uint32_t to_rail, const struct ry_channel *ch);
+
+/* ctx_rails.c */
+int ry_ctx_choose_homes(struct ry_ctx *ctx);
+/* Writes the emulated ports below RAILYARD_EMU_SYSFS, where it is set; the agent does it at times. */
+void ry_ctx_show_ports(struct ry_ctx *ctx);
+uint64_t ry_ctx_ports_tick(struct ry_ctx *ctx, uint64_t now_ns);
 
 /* heap.c */
 int ry_heap_init(struct ry_ctx *ctx);

@@ -44,8 +44,10 @@ static int open_emu(struct ry_ctx *ctx, struct ry_nic **out)
 #ifdef RY_HAVE_IBVERBS
 static void report(void *arg, int status, const char *line)
 {
-    (void)arg;
+    const struct ry_ctx *ctx = arg;
+
     ry_fail(status, "%s", line);
+    ry_log(&ctx->log, RY_DEBUG_INFO, "%s", line);
 }
 
 static int open_verbs(struct ry_ctx *ctx, struct ry_nic **out)
@@ -67,6 +69,7 @@ static int open_verbs(struct ry_ctx *ctx, struct ry_nic **out)
         .rnr_retry = (uint8_t)c->rnr_retry,
         .queue_depth = c->qp_depth,
         .report = report,
+        .report_arg = ctx,
     };
     int rc = ry_verbs_open(&cfg, out, reason, sizeof(reason));
 

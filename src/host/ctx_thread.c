@@ -83,6 +83,7 @@ static void *agent_main(void *arg)
         next = ry_agent_step(m, now);
         ry_amo_work(ctx);
         next = ry_min64(next, ry_control_tick(ctx, now));
+        next = ry_min64(next, ry_ctx_ports_tick(ctx, now));
         if (ctx->on_tick)
             next = ry_min64(next, ctx->on_tick(ctx, now));
         activity = __atomic_load_n(&m->activity, __ATOMIC_RELAXED);
@@ -169,6 +170,7 @@ void ry_ctx_threads_stop(struct ry_ctx *ctx)
     if (ctx->agent_on) {
         poke(ctx->wake_fd);
         pthread_join(ctx->agent, NULL);
+        ry_ctx_show_ports(ctx); /* what came last counts too */
     }
     if (ctx->proxy_on) {
         poke(ctx->proxy_fd);

@@ -40,7 +40,8 @@ struct ry_hello {
     uint32_t failover;
     uint32_t p2p;
     uint32_t rails;
-    char nic[16]; /* backend */
+    uint64_t homes; /* rails on which channels live, a bit each; 0: all */
+    char nic[16];   /* backend */
     struct ry_rail_wire rail[RY_RAILS_MAX];
 };
 
@@ -141,8 +142,9 @@ struct ry_peer {
     struct ry_in_slot *in;      /* [n_channels * RY_SLOTS], theirs to us */
     uint64_t rails_up;          /* bit per peer rail: not known to be down */
     uint64_t rails_drained;
-    uint32_t news;       /* number of the newest RAILS message seen */
-    uint32_t acked_news; /* number of ours that it has */
+    uint8_t rail_downs[RY_RAILS_MAX]; /* as its newest news has it */
+    uint32_t news;                    /* number of the newest RAILS message seen */
+    uint32_t acked_news;              /* number of ours that it has */
     uint32_t rkeys[RY_RAILS_MAX][RY_MRS_MAX];
     uint32_t weights[RY_CHANNELS_MAX];
     uint32_t weight_sum;
@@ -170,7 +172,7 @@ struct ry_mesh {
     uint32_t rails_news; /* number of our newest RAILS message */
     uint32_t rails_told; /* and of the one that was sent to all */
     uint64_t rails_repeat_ns;
-    uint64_t rail_down_ns[RY_RAILS_MAX];
+    uint8_t rail_downs[RY_RAILS_MAX]; /* how often each has gone down */
     uint64_t hint;
     bool virtual_time; /* the simulator's: waits never sleep, relax is the scheduler */
     void *ring_memory;
@@ -226,6 +228,18 @@ void ry_mesh_teardown(struct ry_mesh *m);
 /* Take a peer's place anew (a replacement joined under its rank): channels start above every value
  * in the survivors' words. */
 int ry_mesh_rejoin(struct ry_mesh *m, uint32_t pe, const struct ry_hello *hello);
+
+/* --- peers --- */
+
+/* The agent to all threads: what is known of a peer. */
+static inline enum ry_peer_state ry_peer_state(const struct ry_peer *p)
+{
+    return __atomic_load_n(&p->state, __ATOMIC_ACQUIRE);
+}
+static inline void ry_peer_become(struct ry_peer *p, enum ry_peer_state s)
+{
+    __atomic_store_n(&p->state, s, __ATOMIC_RELEASE);
+}
 
 /* Bytes that one path slot takes for its ring and the words beside it. */
 size_t ry_slot_memory_bytes(uint32_t depth);

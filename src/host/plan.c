@@ -12,17 +12,39 @@ uint32_t ry_plan_channels(const struct ry_hello *a, const struct ry_hello *b, ui
     return n > RY_CHANNELS_MAX ? RY_CHANNELS_MAX : n;
 }
 
+static uint64_t homes_of(const struct ry_hello *h)
+{
+    uint64_t all = h->rails < 64 ? (1ull << h->rails) - 1 : UINT64_MAX;
+
+    return h->homes & all ? h->homes & all : all;
+}
+
+/* The rail that channel number `channel` lives on: homes in turn. */
+static uint32_t home_of(const struct ry_hello *h, uint32_t channel)
+{
+    uint64_t homes = homes_of(h);
+    uint32_t skip = channel % (uint32_t)__builtin_popcountll(homes);
+
+    for (; skip; skip--)
+        homes &= homes - 1;
+    return (uint32_t)__builtin_ctzll(homes);
+}
+
 void ry_plan_home(const struct ry_hello *a, const struct ry_hello *b, uint32_t channel,
                   uint32_t *rail, uint32_t *peer_rail)
 {
-    *rail = channel % a->rails;
-    *peer_rail = channel % b->rails;
+    *rail = home_of(a, channel);
+    *peer_rail = home_of(b, channel);
 }
 
-/* How many of n channels have rail `rail` of `rails` as their end. */
-static uint32_t sharers(uint32_t n, uint32_t rails, uint32_t rail)
+/* How many of n channels have the home `rail` as their end. */
+static uint32_t sharers(uint32_t n, const struct ry_hello *h, uint32_t rail)
 {
-    return n / rails + (rail < n % rails);
+    uint64_t homes = homes_of(h);
+    uint32_t count = (uint32_t)__builtin_popcountll(homes);
+    uint32_t before = (uint32_t)__builtin_popcountll(homes & ((1ull << rail) - 1));
+
+    return n / count + (before < n % count);
 }
 
 /* Rate of a rail; an unlimited one counts as the fastest of its PE. */
@@ -47,10 +69,10 @@ void ry_plan_weights(const struct ry_hello *a, const struct ry_hello *b, uint32_
         uint64_t ra, rb;
 
         ry_plan_home(a, b, c, &i, &j);
-        ra = a->rail[i].rate_bps ? a->rail[i].rate_bps / sharers(n, a->rails, i) : 0;
-        rb = b->rail[j].rate_bps ? b->rail[j].rate_bps / sharers(n, b->rails, j) : 0;
+        ra = a->rail[i].rate_bps ? a->rail[i].rate_bps / sharers(n, a, i) : 0;
+        rb = b->rail[j].rate_bps ? b->rail[j].rate_bps / sharers(n, b, j) : 0;
         if (!ra && !rb)
-            ra = rb = rate_of(a, i) / sharers(n, a->rails, i);
+            ra = rb = rate_of(a, i) / sharers(n, a, i);
         rate[c] = !ra ? rb : !rb ? ra : ry_min64(ra, rb);
         max = ry_max64(max, rate[c]);
     }

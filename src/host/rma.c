@@ -203,9 +203,9 @@ static int settle_peer(struct ry_mesh *m, struct ry_peer *p)
 /* What was queued for a PE that is gone is lost with it; later calls say so. */
 static int quiet_peer(struct ry_mesh *m, struct ry_peer *p)
 {
-    int rc = p->state == RY_PEER_GONE ? RY_OK : prove(m, p);
+    int rc = ry_peer_state(p) == RY_PEER_GONE ? RY_OK : prove(m, p);
 
-    return rc || p->state == RY_PEER_GONE ? rc : settle_peer(m, p);
+    return rc || ry_peer_state(p) == RY_PEER_GONE ? rc : settle_peer(m, p);
 }
 
 int ry_quiet(ry_ctx *ctx)
@@ -216,13 +216,13 @@ int ry_quiet(ry_ctx *ctx)
     /* all proofs are under way before the first is waited for */
     for (uint32_t i = 1; i < m->n_pes; i++) {
         struct ry_peer *p = &m->peers[(m->pe + i) % m->n_pes];
-        int rc = p->state == RY_PEER_GONE ? RY_OK : prove(m, p);
+        int rc = ry_peer_state(p) == RY_PEER_GONE ? RY_OK : prove(m, p);
 
         worst = worst ? worst : rc;
     }
     for (uint32_t i = 1; i < m->n_pes; i++) {
         struct ry_peer *p = &m->peers[(m->pe + i) % m->n_pes];
-        int rc = p->state == RY_PEER_GONE ? RY_OK : settle_peer(m, p);
+        int rc = ry_peer_state(p) == RY_PEER_GONE ? RY_OK : settle_peer(m, p);
 
         worst = worst ? worst : rc;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Real time, threads, and everything at once: two PEs write to each other while a third thread lets ports
- * flap, packets vanish and NICs die. Every queue pair ends in a state, every rebuilt one works,
- * nothing hangs. Meant for the sanitizers. */
+/* Real time, threads, and everything at once: two PEs write to each other while a third thread
+ * lets ports flap, packets vanish and NICs die. Every queue pair ends in a state, every rebuilt
+ * one works, nothing hangs. Meant for the sanitizers. */
 #include <pthread.h>
 #include <time.h>
 
@@ -101,7 +101,8 @@ static void *send_on(void *arg)
         }
         for (int burst = 0; burst < 6 && end == RY_CQE_REQ; burst++) {
             for (int i = 0; i < BURST; i++)
-                yard_wqe(&p, RY_OP_WRITE, (uint64_t)i << 16, (uint64_t)i << 16, 20000, i + 1 == BURST);
+                yard_wqe(&p, RY_OP_WRITE, (uint64_t)i << 16, (uint64_t)i << 16, 20000,
+                         i + 1 == BURST);
             yard_ring(&p);
             end = settle(&p, p.prod - 1);
         }
@@ -156,8 +157,10 @@ static void calm(uint32_t pe)
     uint64_t end = real_clock(NULL) + 5 * (uint64_t)WAIT_NS;
 
     for (uint32_t r = 0; r < RAILS; r++) {
-        yard_fault(&y, pe, (struct ry_nic_fault){.kind = RY_FAULT_CLEAR, .rail = r, .peer = -1});
-        yard_fault(&y, 1 - pe, (struct ry_nic_fault){.kind = RY_FAULT_CLEAR, .rail = r, .peer = -1});
+        const struct ry_nic_fault clear = {.kind = RY_FAULT_CLEAR, .rail = r, .peer = -1};
+
+        yard_fault(&y, pe, clear);
+        yard_fault(&y, 1 - pe, clear);
     }
     assert_true(connect_again(&p, pe, pe));
     y.pe[1 - pe].heap[9] = 0;

@@ -76,6 +76,25 @@ wait
 grep -q '^mlx5_0:1 .*2.00 MB' "$tmp/out" || fail "--watch missed the bytes"
 [ "$(grep -c '^port ' "$tmp/out")" -eq 6 ] || fail "--watch did not print five tables and a sum"
 
+# the emulated NIC: a map that names one port of two leaves the other idle, without it both carry
+# the same
+job=(ep --pes 2 --nodes 2 --iters 30 --tokens 64 --hidden 1024)
+RAILYARD_GPU_NIC_MAP=0:emu0:1 "$railyard" traffic -- "$railyard" "${job[@]}" >"$tmp/out" \
+    2>"$tmp/err" || fail "the job with a map failed"
+for pe in 0 1; do
+    grep -q "verdict: pe$pe/emu0:2 is idle" "$tmp/out" || fail "the idle port of PE $pe is not named"
+    grep -q "verdict: pe$pe/emu0:1 is idle" "$tmp/out" && fail "the busy port of PE $pe is called idle"
+done
+"$railyard" traffic --json "$tmp/json" -- "$railyard" "${job[@]}" >"$tmp/out" 2>"$tmp/err" ||
+    fail "the job without a map failed"
+grep -q 'verdict: all 4 ports carry traffic' "$tmp/out" || fail "a port is idle without a map"
+awk -F'[:,]' '/spread_percent/ { ok = $2 <= 5 } END { exit !ok }' "$tmp/json" ||
+    fail "shares differ by more than 5 %"
+code=0
+RAILYARD_GPU_NIC_MAP=0:emu7:1 timeout 30 "$railyard" "${job[@]}" >"$tmp/out" 2>"$tmp/err" || code=$?
+[ "$code" -eq 2 ] || fail "a map that names no rail gave $code"
+grep -q "RAILYARD_GPU_NIC_MAP: '0:emu7:1' is no rail of pe" "$tmp/err" || fail "no word on the map"
+
 for words in "" "--watch -- true" "--interval 0 -- true" "--interval x -- true" \
     "--count x --watch" \
     "--watch --dir $tmp/none --count 1" "--frob"; do

@@ -106,8 +106,8 @@ static uint64_t advance_all(struct ry_emu *e, uint64_t now, bool *moved)
     return next;
 }
 
-/* One segment at a time, and the next turn begins behind who had the last one, also in the next pass:
- * that is what shares a port fairly. */
+/* One segment at a time, and the next turn begins behind who had the last one, also in the next
+ * pass: that is what shares a port fairly. */
 static bool admit_all(struct ry_emu *e, uint64_t now, uint64_t *next)
 {
     uint32_t refused = 0, sent = 0;
@@ -174,7 +174,8 @@ void ry_emu_engine_lock(struct ry_emu *e)
     RY_SUB(&e->engine_wait, 1u);
 }
 
-/* Work may have been left on the list meanwhile, or the engine was cut short: let its thread look. */
+/* Work may have been left on the list meanwhile, or the engine was cut short: let its thread
+ * look. */
 void ry_emu_engine_unlock(struct ry_emu *e)
 {
     ry_emu_unlock(&e->engine);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ghosts: writes that the sender takes for lost and that arrive late, once more or for the first time.
- * One lands if its queue pair was not RESET meanwhile and its responder still waits for its packet
- * number: on a healthy pair the repeat came first, and the late packet is a duplicate that is dropped. It
- * carries the bytes that it was sent with. */
+/* Ghosts: writes that the sender takes for lost and that arrive late, once more or for the first
+ * time. One lands if its queue pair was not RESET meanwhile and its responder still waits for
+ * its packet number: on a healthy pair the repeat came first, and the late packet is a duplicate
+ * that is dropped. It carries the bytes that it was sent with. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,21 +13,19 @@
 int ry_emu_ghosts_make(struct ry_emu *e)
 {
     struct ry_emu_ghost *g;
+    uint8_t *data;
 
     if (RY_LD_ACQ(&e->ghosts) != NULL)
         return 0;
     g = calloc(RY_EMU_GHOSTS, sizeof(*g));
-    if (g == NULL)
-        return RY_ERR_NO_MEMORY;
-    for (uint32_t i = 0; i < RY_EMU_GHOSTS; i++) {
-        g[i].data = malloc(RY_EMU_GHOST_BYTES);
-        if (g[i].data != NULL)
-            continue;
-        while (i-- > 0)
-            free(g[i].data);
+    data = malloc((size_t)RY_EMU_GHOSTS * RY_EMU_GHOST_BYTES);
+    if (g == NULL || data == NULL) {
         free(g);
+        free(data);
         return RY_ERR_NO_MEMORY;
     }
+    for (uint32_t i = 0; i < RY_EMU_GHOSTS; i++)
+        g[i].data = data + (size_t)i * RY_EMU_GHOST_BYTES;
     ry_emu_engine_lock(e);
     RY_ST_REL(&e->ghosts, g);
     ry_emu_engine_unlock(e);

@@ -51,8 +51,8 @@ void ry_emu_wake(struct ry_nic *nic)
     ry_emu_futex_wake(&e->seg->wake);
 }
 
-/* The addition of nothing stands between the caller's stores and the look: whoever arms after it sees
- * them. */
+/* The addition of nothing stands between the caller's stores and the look: whoever arms after it
+ * sees them. */
 void ry_emu_wake_peer(struct ry_nic *nic, uint32_t pe)
 {
     struct ry_emu *e = ry_emu_of(nic);

@@ -131,8 +131,7 @@ static void emu_close(struct ry_nic *nic)
         for (uint32_t p = 0; p < e->cfg.n_pes; p++)
             ry_emu_peer_detach(nic, p);
     if (e->ghosts != NULL)
-        for (uint32_t i = 0; i < RY_EMU_GHOSTS; i++)
-            free(e->ghosts[i].data);
+        free(e->ghosts[0].data); /* one block for all of them */
     if (e->event_fd >= 0)
         close(e->event_fd);
     if (e->seg != NULL)

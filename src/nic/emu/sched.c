@@ -72,12 +72,13 @@ static bool fake_error(struct ry_nic_qp *qp, struct ry_emu_flight *f, const stru
     return true;
 }
 
-/* The fault that keeps packets in the fabric: the sender takes this one for lost, and it arrives late. */
+/* The fault that keeps packets in the fabric: the sender takes this one for lost, and it arrives
+ * late. */
 static bool ghosted(struct ry_nic_qp *qp, const struct ry_emu_flight *f, const struct ry_emu_op *op)
 {
     const struct ry_nic_fault *g = ry_emu_fault_on(qp->nic, qp->rail, qp->peer, RY_FAULT_GHOST);
 
-    if (g == NULL)
+    if (g == NULL || ry_emu_local_check(qp, op, f->off, f->len) != 0)
         return false;
     if (qp->retries == 0)
         ry_emu_ghost_add(qp, op, f, f->arrive_ns + g->delay_ns);
@@ -177,8 +178,9 @@ static void retry_due(struct ry_nic_qp *qp, uint64_t now, bool *moved)
     qp->ready_ns = now;
 }
 
-/* The next arrival that somebody may wait for: the end of a message, or a loss. What comes before it
- * is executed with it, so that a long message does not wake the engine for every segment. */
+/* The next arrival that somebody may wait for: the end of a message, or a loss. What comes
+ * before it is executed with it, so that a long message does not wake the engine for every
+ * segment. */
 static uint64_t arrival_due(struct ry_nic_qp *qp)
 {
     bool full = qp->ftail - qp->fhead >= RY_EMU_FLIGHT;

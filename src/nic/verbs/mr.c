@@ -121,6 +121,8 @@ int ry_verbs_rail_cut(struct ry_nic *nic, uint32_t rail)
     if (rail >= n->rails_len)
         return ry_verbs_fail(n, RY_ERR_INVALID, "no rail %u of %u", rail, n->rails_len);
     r = &n->rails[rail];
+    ry_verbs_fail(n, RY_ERR_RAIL, "every key of %s is taken back, so that no late write can land",
+                  r->name);
     while (r->mrs) {
         struct ry_verbs_mr *m = r->mrs;
         int one = ibv_dereg_mr(m->mr);

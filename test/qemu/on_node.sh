@@ -1,0 +1,14 @@
+#!/bin/sh
+# on_node.sh COMMAND...: under `railyard run --nodes 2`, gives each PE the devices of its node (the
+# guest has those of both), and timers for an emulated CPU that others use too.
+if [ "$RAILYARD_PE" -lt $(((RAILYARD_PES + 1) / 2)) ]; then
+    RAILYARD_HCA=rxe_a0,rxe_a1
+else
+    RAILYARD_HCA=rxe_b0,rxe_b1
+fi
+[ -z "$ONE_RAIL" ] || RAILYARD_HCA=${RAILYARD_HCA%,*}
+RAILYARD_NIC=verbs
+RAILYARD_RETRY_TIME=${RAILYARD_RETRY_TIME:-33ms}
+RAILYARD_PATH_TIMEOUT=${RAILYARD_PATH_TIMEOUT:-500ms}
+export RAILYARD_HCA RAILYARD_NIC RAILYARD_RETRY_TIME RAILYARD_PATH_TIMEOUT
+exec "$@"
