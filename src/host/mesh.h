@@ -49,6 +49,7 @@ struct ry_hello {
 struct ry_mesh_cfg {
     uint32_t channels; /* to each peer; 0 = as many as the larger rail count */
     uint32_t depth;
+    uint32_t chunk_bytes; /* of one message, at most; 0: as large as may be */
     enum ry_handler handler;
     bool failover;
     uint64_t path_timeout_ns, timeout_ns, check_ns, recovery_ns, recovery_ns_max;
