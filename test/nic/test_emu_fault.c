@@ -246,6 +246,21 @@ static void test_ghost_is_a_duplicate(void **state)
     close_all();
 }
 
+/* A request that its own end refuses leaves no ghost: it never left. */
+static void test_no_ghost_of_a_bad_request(void **state)
+{
+    (void)state;
+    open_with(7, 0);
+    yard_fault(&y, 0,
+               (struct ry_nic_fault){
+                   .kind = RY_FAULT_GHOST, .rail = 0, .peer = -1, .delay_ns = TRY_NS * 3});
+    yard_wqe(&p, RY_OP_WRITE, 0, YARD_HEAP - 8, 64, true);
+    yard_ring(&p);
+    assert_int_equal(yard_await(&p, 0, TRY_NS), RY_CQE_REQ_ERR);
+    assert_int_equal(yard_syndrome(&p), RY_SYN_LOCAL_PROT);
+    close_all();
+}
+
 static void test_cqe_error(void **state)
 {
     (void)state;
@@ -376,6 +391,7 @@ int main(void)
         cmocka_unit_test(test_ghost_after_error),
         cmocka_unit_test(test_ghost_meets_reset),
         cmocka_unit_test(test_ghost_is_a_duplicate),
+        cmocka_unit_test(test_no_ghost_of_a_bad_request),
         cmocka_unit_test(test_cqe_error),
         cmocka_unit_test(test_qp_error),
         cmocka_unit_test(test_nic_down),

@@ -78,7 +78,7 @@ static bool ghosted(struct ry_nic_qp *qp, const struct ry_emu_flight *f, const s
 {
     const struct ry_nic_fault *g = ry_emu_fault_on(qp->nic, qp->rail, qp->peer, RY_FAULT_GHOST);
 
-    if (g == NULL)
+    if (g == NULL || ry_emu_local_check(qp, op, f->off, f->len) != 0)
         return false;
     if (qp->retries == 0)
         ry_emu_ghost_add(qp, op, f, f->arrive_ns + g->delay_ns);
