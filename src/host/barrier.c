@@ -6,20 +6,43 @@
 #include "host/ctx.h"
 #include "host/error.h"
 
+/* A barrier without one of its PEs never ends, whomever this round waits for: the others may have
+ * gone to look after the loss. */
+static int all_here(struct ry_mesh *m)
+{
+    for (uint32_t q = 0; q < m->n_pes; q++)
+        if (q != m->pe && ry_peer_state(&m->peers[q]) == RY_PEER_GONE)
+            return ry_mesh_peer_status(m, q);
+    return RY_OK;
+}
+
 /* One round: tell `to`, wait for `from`. */
 static int round_trip(struct ry_ctx *ctx, uint32_t round, uint32_t to, uint32_t from)
 {
     ry_signal *sig = (ry_signal *)&ctx->barrier.sector[round];
     int rc = ry_put_signal_nbi(ctx, NULL, NULL, 0, sig, ctx->barrier.count, to);
+    struct ry_wait w;
 
-    return rc ? rc : ry_signal_wait(ctx, sig, ctx->barrier.count, from, 0);
+    if (rc)
+        return rc;
+    ry_wait_begin(&ctx->mesh, &w, from, 0);
+    while (ry_signal_read(ctx, sig) < ctx->barrier.count) {
+        rc = ry_wait_turn(&ctx->mesh, &w);
+        if (rc == RY_OK)
+            rc = all_here(&ctx->mesh);
+        if (rc && ry_signal_read(ctx, sig) < ctx->barrier.count)
+            return rc;
+    }
+    return RY_OK;
 }
 
 int ry_barrier(ry_ctx *ctx)
 {
     uint32_t n = ctx->mesh.n_pes, me = ctx->mesh.pe;
-    int rc = ry_quiet(ctx);
+    int rc = all_here(&ctx->mesh);
 
+    if (rc == RY_OK)
+        rc = ry_quiet(ctx);
     ctx->barrier.count++;
     for (uint32_t r = 0; rc == RY_OK && (1u << r) < n; r++)
         rc = round_trip(ctx, r, (me + (1u << r)) % n, (me + n - (1u << r)) % n);
