@@ -108,9 +108,10 @@ RY_API void ry_ep_local_reduce(const int32_t *topk_idx, const float *topk_weight
 /* Where this PE's combine can be taken from for the FP8 row r: decode one row to f32. */
 RY_API void ry_ep_dequantise(const ry_ep *ep, const ry_ep_output *out, uint32_t row, float *dst);
 
-/* After a combine: the PEs whose part is in its sums, bit p of mask[p / 64]; before the first,
- * those that take part. A PE that was lost is masked by agreement of all others, who finish the
- * iteration under way: what it had sent completely counts, the rest is absent. */
+/* Who is in the last result, bit p of mask[p / 64]: after a dispatch the PEs whose tokens it
+ * brought, after a combine those whose rows are in the sums. A PE that was lost is masked by
+ * agreement of all others, who finish the iteration under way: what it had sent completely counts,
+ * the rest is absent. */
 RY_API void ry_ep_active(const ry_ep *ep, uint64_t *mask);
 
 /* After a combine: what it lost because a PE was lost. For each of this PE's tokens the weight that
