@@ -173,6 +173,7 @@ struct ry_ep_stream {
     uint32_t n; /* requests that wait in ep->reqs */
     uint32_t rows;
     uint64_t bytes;
+    uint64_t bytes_max; /* of one message */
     int rc;
 };
 

@@ -16,18 +16,14 @@ static int all_here(struct ry_mesh *m)
     return RY_OK;
 }
 
-/* One round: tell `to`, wait for `from`. */
-static int round_trip(struct ry_ctx *ctx, uint32_t round, uint32_t to, uint32_t from)
+static int wait_for(struct ry_ctx *ctx, const ry_signal *sig, uint32_t from)
 {
-    ry_signal *sig = (ry_signal *)&ctx->barrier.sector[round];
-    int rc = ry_put_signal_nbi(ctx, NULL, NULL, 0, sig, ctx->barrier.count, to);
     struct ry_wait w;
 
-    if (rc)
-        return rc;
     ry_wait_begin(&ctx->mesh, &w, from, 0);
     while (ry_signal_read(ctx, sig) < ctx->barrier.count) {
-        rc = ry_wait_turn(&ctx->mesh, &w);
+        int rc = ry_wait_turn(&ctx->mesh, &w);
+
         if (rc == RY_OK)
             rc = all_here(&ctx->mesh);
         if (rc && ry_signal_read(ctx, sig) < ctx->barrier.count)
@@ -36,15 +32,32 @@ static int round_trip(struct ry_ctx *ctx, uint32_t round, uint32_t to, uint32_t 
     return RY_OK;
 }
 
+/* One round: tell `to`, wait for `from`, also where the other of the two is lost. */
+static int round_trip(struct ry_ctx *ctx, uint32_t round, uint32_t to, uint32_t from)
+{
+    ry_signal *sig = (ry_signal *)&ctx->barrier.sector[round];
+    int told = ry_put_signal_nbi(ctx, NULL, NULL, 0, sig, ctx->barrier.count, to);
+    int heard = RY_OK;
+
+    if (told == RY_OK || told == RY_ERR_PEER_LOST)
+        heard = wait_for(ctx, sig, from);
+    return heard ? heard : told;
+}
+
+/* Whoever finds a lost PE goes through all rounds like the others: nobody waits for a PE that has
+ * given up the barrier. */
 int ry_barrier(ry_ctx *ctx)
 {
     uint32_t n = ctx->mesh.n_pes, me = ctx->mesh.pe;
-    int rc = all_here(&ctx->mesh);
+    int rc = ry_quiet(ctx), lost = RY_OK;
 
-    if (rc == RY_OK)
-        rc = ry_quiet(ctx);
     ctx->barrier.count++;
-    for (uint32_t r = 0; rc == RY_OK && (1u << r) < n; r++)
+    for (uint32_t r = 0; rc == RY_OK && (1u << r) < n; r++) {
         rc = round_trip(ctx, r, (me + (1u << r)) % n, (me + n - (1u << r)) % n);
-    return rc;
+        if (rc == RY_ERR_PEER_LOST) {
+            lost = rc;
+            rc = RY_OK;
+        }
+    }
+    return rc ? rc : lost;
 }
