@@ -1,7 +1,7 @@
 #!/bin/sh
 # ep_run.sh ROUNDS [PULLS]: runs in the guest. railyard ep between two nodes over real verbs, ll and
-# ht, every row compared with the reference; then again while links are pulled: each for a moment, at
-# a random end or at both, and mended before the next.
+# ht, every row compared with the reference; then again while links are pulled: each for a moment,
+# at a random end or at both, and mended before the next.
 rounds=$1
 pulls=${2:-0}
 export RAILYARD_HEAP_SIZE=64M RAILYARD_RECOVERY_INTERVAL_MAX=400ms
@@ -38,6 +38,7 @@ for mode in ll ht; do
             1) ends="b$rail" ;;
             *) ends="a$rail b$rail" ;;
         esac
+        echo "ep_run: $mode: link down: $ends"
         for port in $ends; do pull link on "$port"; done
         usleep $((100000 + $(dice 400) * 1000))
         for port in $ends; do pull link off "$port"; done
@@ -46,7 +47,8 @@ for mode in ll ht; do
     wait $job
     rc=$?
     grep -E "rows checked|switched|^ok|^failed|railyard ep:" /tmp/ep.log | tr '\r' '\n' | tail -n 40
-    echo "ep_run: $mode with $i links pulled: exit $rc, $(grep -c switched /tmp/ep.log) lines of moves"
+    moves=$(grep -c switched /tmp/ep.log)
+    echo "ep_run: $mode with $i links pulled: exit $rc, $moves lines of moves"
     [ $rc = 0 ] || exit 1
     grep -q switched /tmp/ep.log || { echo "ep_run: no channel ever moved"; exit 1; }
 done
