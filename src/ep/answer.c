@@ -111,6 +111,8 @@ uint64_t ry_ep_answer_for(struct ry_ep *ep, uint32_t p)
     advance(ep);
     if (near) /* its rows end here; what it sends back may go on to other nodes */
         return pack(ep->returned, ep->cross_done);
+    if (ry_ep_ht_ferry(ep, p, ep->node) == p) /* it sends without a forwarder */
+        return pack(ep->returned, ry_min64(ep->combined, ep->forward_done));
     return pack(ep->forward_done, ry_min64(ep->combined, ep->forward_done));
 }
 

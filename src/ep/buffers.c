@@ -53,13 +53,13 @@ static void ht_make(struct ry_ep_layout *l, struct cursor *c)
     l->weights_at = l->ids_at + list;
     l->row_at = l->weights_at + list;
     l->record_bytes = l->row_at + l->row_bytes;
-    l->counts_at = part(c, n, l->node_max, 1, 4);
+    l->counts_at = part(c, n, n, 1, 4);
     l->records_at = part(c, n, t, 1, l->record_bytes);
     l->landing_at = part(c, l->places, t, 1, l->record_bytes);
-    l->parts_at = part(c, l->places + 1u, l->node_max, t, l->back_bytes);
+    l->parts_at = part(c, l->places + nodes, l->node_max, t, l->back_bytes);
     l->crossed_at = part(c, nodes, t, 1, l->back_bytes);
     l->marks_at = part(c, nodes, ry_ep_mark_words(l), 1, 8);
-    l->stage_counts_at = part(c, nodes, l->node_max, 1, 4);
+    l->stage_counts_at = part(c, n, 1, 1, 4);
     l->stage_records_at = part(c, t, 1, 1, l->record_bytes);
     l->stage_parts_at = part(c, n, t, 1, l->back_bytes);
     l->stage_crossed_at = part(c, l->places, t, 1, l->back_bytes);
@@ -121,6 +121,9 @@ int ry_ep_layout_make(const ry_ep_attr *attr, uint32_t pes, uint32_t nodes, stru
     l->signals_at = part(&c, (uint64_t)RY_EP_KINDS * l->generations, pes, RY_CHANNELS_MAX,
                          sizeof(struct ry_wide_sector));
     l->answers_at = part(&c, pes, RY_CHANNELS_MAX, 1, sizeof(struct ry_wide_sector));
+    l->vote_bytes = round16(sizeof(struct ry_ep_vote) + (pes + 63ull) / 64 * 8 + 8ull * pes);
+    l->ballots_at = part(&c, pes, sizeof(struct ry_wide_sector), 1, 1);
+    l->votes_at = part(&c, 2, pes + 1ull, l->vote_bytes, 1);
     l->buffers_at = part(&c, l->generations, l->buffer_bytes, 1, 1);
     l->total_bytes = c.at;
     if (c.over)

@@ -2,7 +2,8 @@
 /* Where an exchange keeps what in the symmetric heap: one block, the same on every PE, so that an
  * offset names a place at any of them.
  *
- * First the signals of all generations, then `generations` buffers. Inside a buffer, by who writes:
+ * First the signals of all generations and the votes on a loss, then `generations` buffers. Inside
+ * a buffer, by who writes:
  *
  *   low-latency
  *     rows        [local expert][source][slot]   sources
@@ -12,10 +13,12 @@
  *                 by expert, then token   PEs of the experts
  *     stage_*     what this PE's NICs read: the same, before it is sent
  *   high-throughput
- *     counts      [source][PE of this node]: tokens of source for that PE     sources
+ *     counts      [source][PE]: tokens of source for that PE   sources
  *     records     [row], dense: rows by source, then token; sources and forwarders
  *     landing     [place][row]: tokens that this PE forwards   sources of other nodes
- *     parts       [place, and last this PE][PE of this node][row]: what combine adds up
+ *     parts       [place, this PE, other node][PE of a node][row]: what combine adds up, as far as
+ *                 it came by NIC; direct peers are read in their stage_parts. Other node: where its
+ *                 forwarder was lost
  *     crossed     [node][row]: what forwarders have added up
  *     marks       [node]: which PEs of that node are in it
  *     stage_*     as above
@@ -52,7 +55,8 @@ struct ry_ep_layout {
     uint64_t back_bytes;                               /* of combine: bf16 */
     uint64_t record_bytes, ids_at, weights_at, row_at; /* in a record */
 
-    uint64_t signals_at, answers_at, buffers_at, buffer_bytes, total_bytes;
+    uint64_t signals_at, answers_at, ballots_at, votes_at, buffers_at, buffer_bytes, total_bytes;
+    uint64_t vote_bytes;
     /* from the start of a buffer */
     uint64_t rows_at, lists_at, heads_at, back_at;
     uint64_t stage_rows_at, stage_lists_at, stage_heads_at, stage_back_at;
@@ -65,6 +69,16 @@ struct ry_ep_record {
     uint32_t zero[2];
 };
 RY_STATIC_ASSERT(sizeof(struct ry_ep_record) == 16, "the head of a record is 16 bytes");
+
+/* What a PE knows of a lost one. Behind it: set of all PEs known to be lost, then two vectors of
+ * counts, those that the lost PE sent for generations gen - 1 and gen. */
+struct ry_ep_vote {
+    uint64_t round, gen;
+    uint32_t target;
+    uint32_t has[2];
+    uint32_t zero;
+};
+RY_STATIC_ASSERT(sizeof(struct ry_ep_vote) == 32, "the head of a vote");
 
 /* INVALID with a line, or what an exchange of this shape takes. */
 int ry_ep_layout_make(const ry_ep_attr *attr, uint32_t pes, uint32_t nodes, struct ry_ep_layout *l);
@@ -89,6 +103,17 @@ static inline uint64_t ry_ep_answer_at(const struct ry_ep_layout *l, uint32_t so
     uint64_t i = (uint64_t)source * RY_CHANNELS_MAX + channel;
 
     return l->answers_at + i * sizeof(struct ry_wide_sector);
+}
+
+/* mask.c: signal of a vote (its value is the round), and the vote of a PE in a round; the last is
+ * where this PE's own is sent from. */
+static inline uint64_t ry_ep_ballot_at(const struct ry_ep_layout *l, uint32_t source)
+{
+    return l->ballots_at + (uint64_t)source * sizeof(struct ry_wide_sector);
+}
+static inline uint64_t ry_ep_vote_at(const struct ry_ep_layout *l, uint64_t round, uint32_t source)
+{
+    return l->votes_at + (round % 2 * (l->place.pes + 1u) + source) * l->vote_bytes;
 }
 
 /* Places inside the buffer of a generation, from the start of the block. */
@@ -117,7 +142,7 @@ static inline uint64_t ry_ep_back_at(const struct ry_ep_layout *l, uint64_t gen,
 }
 static inline uint64_t ry_ep_counts_at(const struct ry_ep_layout *l, uint64_t gen, uint32_t source)
 {
-    return ry_ep_buffer_at(l, gen) + l->counts_at + (uint64_t)source * l->node_max * 4;
+    return ry_ep_buffer_at(l, gen) + l->counts_at + (uint64_t)source * l->place.pes * 4;
 }
 static inline uint64_t ry_ep_record_at(const struct ry_ep_layout *l, uint64_t gen, uint64_t row)
 {

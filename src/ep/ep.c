@@ -69,6 +69,7 @@ static bool gen_make(const struct ry_ep *ep, struct ry_ep_gen *g)
     g->weights = take(&ok, t, k, sizeof(*g->weights));
     g->got = take(&ok, RY_EP_KINDS, n, sizeof(*g->got));
     g->got_rows = take(&ok, RY_EP_KINDS, n, sizeof(*g->got_rows));
+    g->without = take(&ok, ep->words, 1, sizeof(*g->without));
     g->expert_rows = take(&ok, local, 1, sizeof(*g->expert_rows));
     g->src_token = take(&ok, ll ? local * n : n, t, sizeof(*g->src_token));
     if (ll) {
@@ -82,7 +83,7 @@ static bool gen_make(const struct ry_ep *ep, struct ry_ep_gen *g)
     g->to = take(&ok, t, ep->words, sizeof(*g->to));
     g->own = take(&ok, n, 1, sizeof(*g->own));
     g->brought = take(&ok, ep->l.node_max, 1, sizeof(*g->brought));
-    g->counts = take(&ok, ep->l.node_max, n + 1, sizeof(*g->counts));
+    g->counts = take(&ok, n, n + 1, sizeof(*g->counts));
     g->bring = take(&ok, ep->l.places * t, ry_ep_mark_words(&ep->l), sizeof(*g->bring));
     g->landed = take(&ok, ep->l.places, 1, sizeof(*g->landed));
     g->forwarded = take(&ok, ep->l.places, 1, sizeof(*g->forwarded));
@@ -95,11 +96,11 @@ static bool gen_make(const struct ry_ep *ep, struct ry_ep_gen *g)
 
 static void gen_free(struct ry_ep_gen *g)
 {
-    void *const all[] = {g->ids,      g->weights,    g->got,     g->got_rows,  g->expert_rows,
-                         g->first,    g->row_of,     g->base,    g->staged,    g->count,
-                         g->to,       g->own,        g->counts,  g->bring,     g->landed,
-                         g->brought,  g->forwarded,  g->crossed, g->src_token, g->row_source,
-                         g->topk_idx, g->topk_weight};
+    void *const all[] = {g->ids,      g->weights,     g->got,     g->got_rows,  g->expert_rows,
+                         g->first,    g->row_of,      g->base,    g->staged,    g->count,
+                         g->to,       g->own,         g->counts,  g->bring,     g->landed,
+                         g->brought,  g->forwarded,   g->crossed, g->src_token, g->row_source,
+                         g->topk_idx, g->topk_weight, g->without};
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         free(all[i]);
@@ -113,6 +114,8 @@ static void release(struct ry_ep *ep)
     free(ep->span);
     free(ep->peer);
     free(ep->active);
+    free(ep->gone);
+    free(ep->vote_span);
     free(ep->by_nic);
     free(ep->node_set);
     free(ep->place_source);
@@ -120,6 +123,7 @@ static void release(struct ry_ep *ep)
     free(ep->one);
     free(ep->rank);
     free(ep->part);
+    free(ep->part_end);
     free(ep);
 }
 
@@ -147,6 +151,8 @@ static bool make(struct ry_ep *ep)
     bool ok = true;
 
     ep->active = take(&ok, ep->words, 1, sizeof(*ep->active));
+    ep->gone = take(&ok, ep->words, 1, sizeof(*ep->gone));
+    ep->vote_span = take(&ok, ep->n, 2, sizeof(*ep->vote_span));
     ep->peer = take(&ok, ep->n, 1, sizeof(*ep->peer));
     ep->span = take(&ok, (size_t)RY_EP_KINDS * ep->l.generations, (size_t)ep->n * ep->channels,
                     sizeof(*ep->span));
@@ -156,8 +162,9 @@ static bool make(struct ry_ep *ep)
     ep->node_set = take(&ok, ep->words, ep->l.place.nodes, sizeof(*ep->node_set));
     ep->place_source = take(&ok, ep->l.places, 1, sizeof(*ep->place_source));
     ep->one = take(&ok, ep->words, 1, sizeof(*ep->one));
-    ep->rank = take(&ok, ep->l.node_max + ep->l.place.nodes, 1, sizeof(*ep->rank));
-    ep->part = take(&ok, ep->l.node_max + ep->l.place.nodes, 1, sizeof(*ep->part));
+    ep->rank = take(&ok, ep->n + ep->l.place.nodes, 1, sizeof(*ep->rank));
+    ep->part = take(&ok, ep->n + ep->l.place.nodes, 1, sizeof(*ep->part));
+    ep->part_end = take(&ok, ep->l.place.nodes, 1, sizeof(*ep->part_end));
     for (uint32_t i = 0; ok && i < ep->l.generations; i++)
         ok = gen_make(ep, &ep->gens[i]);
     if (ok)
@@ -183,6 +190,7 @@ static struct ry_ep *begin(ry_ctx *ctx, const ry_ep_attr *attr, const struct ry_
     ep->index = ep->pe - ep->node_first;
     ep->words = (ep->n + 63) / 64;
     ep->channels = 1;
+    ep->hint = RY_EP_NO_PE;
     for (uint32_t p = 0; p < ep->n; p++)
         if (p != ep->pe && ep->m->peers[p].n_channels > ep->channels)
             ep->channels = ep->m->peers[p].n_channels;
@@ -228,11 +236,20 @@ int ry_ep_create(ry_ctx *ctx, const ry_ep_attr *attr, ry_ep **out)
     return RY_OK;
 }
 
+static bool everybody(const struct ry_ep *ep)
+{
+    uint32_t n = 0;
+
+    for (uint32_t p = 0; p < ep->n; p++)
+        n += ry_ep_on(ep, p);
+    return n == ep->n;
+}
+
 void ry_ep_destroy(ry_ep *ep)
 {
     if (!ep)
         return;
-    if (ep->broken == RY_OK && ry_ep_quiesce(ep) == RY_OK)
+    if (ep->broken == RY_OK && ry_ep_quiesce(ep) == RY_OK && everybody(ep))
         ry_barrier(ep->ctx);
     ry_free(ep->ctx, ep->block);
     release(ep);
@@ -267,17 +284,21 @@ static int input_check(struct ry_ep *ep, const ry_ep_input *in)
 }
 
 /* Keep what the caller may change after the call: who goes where, with what weight. Experts of
- * masked PEs count as absent. */
+ * masked PEs count as absent: any negative number; -2 - e remembers which. */
 static void input_keep(struct ry_ep *ep, struct ry_ep_gen *g, const ry_ep_input *in)
 {
     g->tokens = in->tokens;
     for (uint32_t t = 0; t < in->tokens; t++) {
-        const uint8_t *ids = (const uint8_t *)in->topk_idx + t * in->topk_idx_stride;
+        const uint8_t *from = (const uint8_t *)in->topk_idx + t * in->topk_idx_stride;
         const uint8_t *w = (const uint8_t *)in->topk_weight + t * in->topk_weight_stride;
+        int32_t *ids = &g->ids[t * ep->l.topk];
 
-        for (uint32_t k = 0; k < ep->l.topk; k++)
-            g->ids[t * ep->l.topk + k] =
-                in->idx_bytes == 8 ? (int32_t)((const int64_t *)ids)[k] : ((const int32_t *)ids)[k];
+        for (uint32_t k = 0; k < ep->l.topk; k++) {
+            ids[k] = in->idx_bytes == 8 ? (int32_t)((const int64_t *)(const void *)from)[k]
+                                        : ((const int32_t *)(const void *)from)[k];
+            if (ids[k] >= 0 && !ry_ep_on(ep, ry_place_expert_pe(&ep->l.place, (uint32_t)ids[k])))
+                ids[k] = -2 - ids[k];
+        }
         memcpy(&g->weights[t * ep->l.topk], w, ep->l.topk * sizeof(float));
     }
 }
@@ -300,6 +321,9 @@ static int dispatch_send(struct ry_ep *ep, const ry_ep_input *in)
         return rc;
     g->gen = gen;
     memset(g->got, 0, (size_t)RY_EP_KINDS * ep->n * sizeof(*g->got));
+    for (uint32_t i = 0; i < ep->words; i++)
+        g->without[i] = ~ep->active[i];
+    g->placed = false;
     input_keep(ep, g, in);
     ep->traffic[0] = (ry_ep_traffic){0};
     ep->sent = gen;
@@ -430,11 +454,6 @@ void ry_ep_dequantise(const ry_ep *ep, const ry_ep_output *out, uint32_t row, fl
 
         dst[i] = ry_f32_mul(ry_e4m3_to_f32(x[i]), scale);
     }
-}
-
-void ry_ep_active(const ry_ep *ep, uint64_t *mask)
-{
-    memcpy(mask, ep->active, ep->words * sizeof(*mask));
 }
 
 void ry_ep_last_traffic(const ry_ep *ep, ry_ep_traffic *dispatch, ry_ep_traffic *combine)

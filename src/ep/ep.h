@@ -20,8 +20,8 @@
 enum {
     RY_EP_MESSAGE_BLOCKS = 64,       /* most requests of one message, its signal included */
     RY_EP_MESSAGE_BYTES = 256 << 10, /* a longer message would look like silence on a slow rail */
-    RY_EP_NO_PE = UINT32_MAX,
 };
+#define RY_EP_NO_PE UINT32_MAX
 
 /* What one channel carried of one stream: sequences of the channel. */
 struct ry_ep_span {
@@ -57,12 +57,16 @@ struct ry_ep_gen {
     /* ht */
     uint64_t *to;      /* [T, words]: PEs that the token goes to */
     uint32_t *own;     /* [n_pes]: tokens for each PE */
-    uint32_t *counts;  /* [node_max, n_pes + 1]: rows before each source, by PE of this node */
+    uint32_t *counts;  /* [n_pes, n_pes + 1]: rows before each source, by PE */
     uint64_t *bring;   /* [places, T, mark words]: PEs of this node that a landed token goes to */
     uint32_t *landed;  /* [places] rows */
     uint32_t *brought; /* [node_max]: rows forwarded to each PE of this node */
+    bool placed;       /* the counts are known and all rows of this PE were sent */
+    bool ended;        /* the streams of forwarded rows have ended */
     bool *forwarded;   /* [places] */
     bool *crossed;     /* [places] */
+
+    uint64_t *without; /* [words]: PEs whose part is not in this PE's sums: masked, or lost since */
 
     /* output */
     uint32_t rows;
@@ -93,14 +97,22 @@ struct ry_ep {
     /* of these, what peers may write over: answer.c */
     uint64_t forward_done, cross_done;
 
+    /* masks */
+    uint64_t *gone; /* [words]: known to be lost */
+    uint64_t round; /* votes so far */
+    uint32_t hint;  /* whom others vote on */
+    bool settling;
+    struct ry_ep_span *vote_span; /* [2, n] */
+
     struct ry_ep_peer *peer; /* [n] */
     struct ry_ep_span *span; /* [RY_EP_KINDS, generations, n, channels] */
     struct ry_ep_gen *gens;  /* [generations] */
     uint32_t wait_for;       /* PE that a step could not go on without */
     uint8_t *scratch;        /* one row of dispatch, or a record */
     uint64_t *one;           /* [words] */
-    uint32_t *rank;          /* [node_max + nodes]: rows counted so far */
-    const uint16_t **part;   /* [node_max + nodes] rows that are added up */
+    uint32_t *rank;          /* [n + nodes]: rows counted so far */
+    const uint16_t **part;   /* [n + nodes]: rows that are added up, node by node */
+    uint32_t *part_end;      /* [nodes] */
     struct ry_req reqs[RY_EP_MESSAGE_BLOCKS];
     ry_ep_traffic traffic[2]; /* dispatch, combine */
 };
@@ -160,6 +172,7 @@ struct ry_ep_stream {
     uint32_t n; /* requests that wait in ep->reqs */
     uint32_t rows;
     uint64_t bytes;
+    uint64_t bytes_max; /* of one message */
     int rc;
 };
 
@@ -207,6 +220,15 @@ int ry_ep_answer_flush(struct ry_ep *ep);
 /* Wait until nobody owes anything. */
 int ry_ep_quiesce(struct ry_ep *ep);
 
+/* --- mask.c --- */
+
+/* Is a PE lost, or does anybody vote? Then ry_ep_settle is due. */
+bool ry_ep_unsettled(struct ry_ep *ep);
+/* Agree with the other survivors on who is lost, mask them, and send again what they held. */
+int ry_ep_settle(struct ry_ep *ep);
+/* A post was refused: RY_OK if that is because the peer is lost, which ry_ep_settle will see to. */
+int ry_ep_refused(struct ry_ep *ep, uint32_t p, int rc);
+
 /* --- modes --- */
 
 int ry_ep_ll_dispatch_send(struct ry_ep *ep, struct ry_ep_gen *g, const ry_ep_input *in);
@@ -223,16 +245,16 @@ int ry_ep_ht_combine_recv(struct ry_ep *ep, struct ry_ep_gen *g, void *out, size
  * consecutive records at p; rows of them. */
 int ry_ep_ht_send_tokens(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t kind, uint32_t p,
                          const uint64_t *mask, uint64_t to, uint32_t rows);
-/* Rows of `source` for the PE of this node with index d: how many stand before them, how many. */
+/* Rows of `source` at PE p: how many stand before them, how many they are. */
 static inline uint32_t ry_ep_ht_before(const struct ry_ep *ep, const struct ry_ep_gen *g,
-                                       uint32_t d, uint32_t source)
+                                       uint32_t p, uint32_t source)
 {
-    return g->counts[(size_t)d * (ep->n + 1) + source];
+    return g->counts[(size_t)p * (ep->n + 1) + source];
 }
-static inline uint32_t ry_ep_ht_count(const struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t d,
+static inline uint32_t ry_ep_ht_count(const struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t p,
                                       uint32_t source)
 {
-    return ry_ep_ht_before(ep, g, d, source + 1) - ry_ep_ht_before(ep, g, d, source);
+    return ry_ep_ht_before(ep, g, p, source + 1) - ry_ep_ht_before(ep, g, p, source);
 }
 static inline uint64_t *ry_ep_ht_bring(const struct ry_ep *ep, const struct ry_ep_gen *g,
                                        uint32_t place, uint32_t row)
@@ -241,13 +263,32 @@ static inline uint64_t *ry_ep_ht_bring(const struct ry_ep *ep, const struct ry_e
 
     return &g->bring[i * ry_ep_mark_words(&ep->l)];
 }
-/* PE by which tokens of `source` enter and leave `node`. */
+/* The forwarder of `source` in another node. */
 static inline uint32_t ry_ep_ht_forwarder(const struct ry_ep *ep, uint32_t source, uint32_t node)
 {
     return ry_place_forwarder(&ep->l.place, source, node);
 }
-/* Does p of this node forward rows of anybody? Then all PEs of the node hear from it. */
+/* PE by which tokens of `source` enter and leave `node`: the forwarder there; where that was lost,
+ * the source itself sends to the PEs of the node and adds up what they give back. */
+static inline uint32_t ry_ep_ht_ferry(const struct ry_ep *ep, uint32_t source, uint32_t node)
+{
+    uint32_t p = ry_ep_ht_forwarder(ep, source, node);
+
+    return ry_ep_on(ep, p) ? p : source;
+}
+/* Where `source` takes parts from PEs of a node whose forwarder was lost: a place of its own for
+ * each other node, because rows of the lost one's tokens may still be under way to the others. */
+static inline uint32_t ry_ep_ht_spare(const struct ry_ep *ep, uint32_t source, uint32_t node)
+{
+    uint32_t home = ry_place_node(&ep->l.place, source);
+
+    return ep->l.places + 1 + (node < home ? node : node - 1);
+}
+/* Does p, of this node, forward rows of anybody? Then all PEs of the node hear from it. */
 bool ry_ep_ht_forwards(const struct ry_ep *ep, uint32_t p);
+/* After a loss: tokens of this PE again, without the forwarder; rows given back again. */
+int ry_ep_ht_resend_tokens(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t node);
+int ry_ep_ht_resend_rows(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t lost);
 
 /* ht_forward.c: rows of other nodes on their way to PEs of this one, and their sums back. 1: all
  * done; 0: ep->wait_for has not sent all. */

@@ -57,22 +57,17 @@ static void choose(struct ry_ep *ep, struct ry_ep_gen *g)
 
 static int counts_send(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t p)
 {
-    const struct ry_place *pl = &ep->l.place;
-    uint32_t node = ry_place_node(pl, p), bytes = ry_place_node_size(pl, node) * 4;
-    const uint32_t *own = &g->own[ry_place_node_first(pl, node)];
     uint64_t at = ry_ep_counts_at(&ep->l, g->gen, ep->pe), sent[RY_CHANNELS_MAX];
-    uint64_t stage = ry_ep_buffer_at(&ep->l, g->gen) + ep->l.stage_counts_at +
-                     (uint64_t)node * ep->l.node_max * 4;
+    uint64_t stage = ry_ep_buffer_at(&ep->l, g->gen) + ep->l.stage_counts_at, bytes = ep->n * 4ull;
     uint8_t *direct = ry_ep_direct(ep, p);
     struct ry_ep_stream s;
     uint32_t channel;
 
     if (direct) {
-        ry_ep_store(ep, RY_EP_COUNTS, direct + at, own, bytes);
+        ry_ep_store(ep, RY_EP_COUNTS, direct + at, g->own, bytes);
         ry_ep_signal_direct(ep, RY_EP_COUNTS, g->gen, p, 0);
         return RY_OK;
     }
-    memcpy(ry_ep_here(ep, stage), own, bytes);
     memcpy(sent, ep->peer[p].sent, sizeof(sent));
     channel = ry_route_pick(ep->m->peers[p].weights, sent, ry_ep_channels(ep, p), bytes);
     s = ry_ep_stream_open(ep, RY_EP_COUNTS, g->gen, p, channel);
@@ -93,16 +88,17 @@ static int counts_step(struct ry_ep *ep, void *arg)
     return 1;
 }
 
-/* Rows before each source, for each PE of this node. No source may claim more than it can have. */
+/* Rows before each source, at each PE. No source may claim more than it can have. */
 static int counts_sum(struct ry_ep *ep, struct ry_ep_gen *g)
 {
-    for (uint32_t d = 0; d < ep->node_size; d++) {
+    for (uint32_t d = 0; d < ep->n; d++) {
         uint32_t *sum = &g->counts[(size_t)d * (ep->n + 1)];
 
         sum[0] = 0;
         for (uint32_t p = 0; p < ep->n; p++) {
             const uint32_t *in = ry_ep_here(ep, ry_ep_counts_at(&ep->l, g->gen, p));
-            uint32_t count = ry_ep_on(ep, p) ? in[d] : 0;
+            bool told = p == ep->pe || g->got[RY_EP_COUNTS * ep->n + p];
+            uint32_t count = told ? in[d] : 0;
 
             if (count > ep->l.tokens_max)
                 return ry_ep_wrong_rows(ep, RY_EP_COUNTS, p, count, ep->l.tokens_max);
@@ -189,10 +185,12 @@ static int far_send(struct ry_ep *ep, struct ry_ep_gen *g)
 
     for (uint32_t i = 1; i < pl->nodes && rc == RY_OK; i++) {
         uint32_t node = (ep->node + i) % pl->nodes;
-        uint32_t p = ry_ep_ht_forwarder(ep, ep->pe, node);
+        uint32_t p = ry_ep_ht_ferry(ep, ep->pe, node);
         uint32_t place = ry_place_forward_place(pl, ep->pe, node);
         const uint64_t *set = node_set(ep, node);
 
+        if (p == ep->pe)
+            continue;
         rc = ry_ep_ht_send_tokens(ep, g, RY_EP_DISPATCH, p, set,
                                   ry_ep_landing_at(&ep->l, g->gen, place, 0),
                                   tokens_for(ep, g, set));
@@ -228,11 +226,21 @@ static void near_store(struct ry_ep *ep, struct ry_ep_gen *g, const ry_ep_input 
                 made = true;
             }
             record +=
-                ry_ep_record_at(&ep->l, g->gen, ry_ep_ht_before(ep, g, d, ep->pe) + ep->rank[d]++);
+                ry_ep_record_at(&ep->l, g->gen, ry_ep_ht_before(ep, g, p, ep->pe) + ep->rank[d]++);
             ry_ep_store(ep, RY_EP_DISPATCH, record, head, ep->l.row_at);
             ry_ep_store(ep, RY_EP_DISPATCH, record + ep->l.row_at, row, ep->l.row_bytes);
         }
     }
+}
+
+/* By NIC to one PE that has experts: its own rows among all of its rows. */
+static int send_to(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t kind, uint32_t p)
+{
+    memset(ep->one, 0, ep->words * sizeof(*ep->one));
+    ry_ep_add(ep->one, p);
+    return ry_ep_ht_send_tokens(ep, g, kind, p, ep->one,
+                                ry_ep_record_at(&ep->l, g->gen, ry_ep_ht_before(ep, g, p, ep->pe)),
+                                g->own[p]);
 }
 
 static int near_send(struct ry_ep *ep, struct ry_ep_gen *g)
@@ -240,20 +248,37 @@ static int near_send(struct ry_ep *ep, struct ry_ep_gen *g)
     int rc = RY_OK;
 
     for (uint32_t i = 1; i < ep->node_size && rc == RY_OK; i++) {
-        uint32_t d = (ep->index + i) % ep->node_size, p = ep->node_first + d;
+        uint32_t p = ep->node_first + (ep->index + i) % ep->node_size;
 
         if (!ry_ep_on(ep, p))
             continue;
-        if (ry_ep_direct(ep, p)) {
+        if (ry_ep_direct(ep, p))
             ry_ep_signal_direct(ep, RY_EP_DISPATCH, g->gen, p, g->own[p]);
-            continue;
-        }
-        memset(ep->one, 0, ep->words * sizeof(*ep->one));
-        ry_ep_add(ep->one, p);
-        rc = ry_ep_ht_send_tokens(
-            ep, g, RY_EP_DISPATCH, p, ep->one,
-            ry_ep_record_at(&ep->l, g->gen, ry_ep_ht_before(ep, g, d, ep->pe)), g->own[p]);
+        else
+            rc = send_to(ep, g, RY_EP_DISPATCH, p);
     }
+    return rc;
+}
+
+int ry_ep_ht_resend_tokens(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t node)
+{
+    uint32_t first = ry_place_node_first(&ep->l.place, node);
+    int rc = RY_OK;
+
+    for (uint32_t d = 0; d < ry_place_node_size(&ep->l.place, node) && rc == RY_OK; d++)
+        if (ry_ep_on(ep, first + d))
+            rc = send_to(ep, g, RY_EP_FORWARD, first + d);
+    return rc;
+}
+
+/* To the PEs of nodes whose forwarder was lost. */
+static int orphans_send(struct ry_ep *ep, struct ry_ep_gen *g)
+{
+    int rc = RY_OK;
+
+    for (uint32_t node = 0; node < ep->l.place.nodes && rc == RY_OK; node++)
+        if (node != ep->node && ry_ep_ht_ferry(ep, ep->pe, node) == ep->pe)
+            rc = ry_ep_ht_resend_tokens(ep, g, node);
     return rc;
 }
 
@@ -265,6 +290,9 @@ int ry_ep_ht_dispatch_send(struct ry_ep *ep, struct ry_ep_gen *g, const ry_ep_in
     memset(g->forwarded, 0, ep->l.places * sizeof(*g->forwarded));
     memset(g->crossed, 0, ep->l.places * sizeof(*g->crossed));
     memset(g->brought, 0, ep->l.node_max * sizeof(*g->brought));
+    g->ended = !ry_ep_ht_forwards(ep, ep->pe);
+    memcpy(ry_ep_here(ep, ry_ep_buffer_at(&ep->l, g->gen) + ep->l.stage_counts_at), g->own,
+           ep->n * sizeof(*g->own));
     for (uint32_t i = 0; i < ep->n && rc == RY_OK; i++)
         if (ry_ep_on(ep, ry_ep_turn(ep, i)))
             rc = counts_send(ep, g, ry_ep_turn(ep, i));
@@ -279,10 +307,29 @@ int ry_ep_ht_dispatch_send(struct ry_ep *ep, struct ry_ep_gen *g, const ry_ep_in
     if (rc)
         return rc;
     near_store(ep, g, in);
-    return near_send(ep, g);
+    rc = near_send(ep, g);
+    if (rc == RY_OK)
+        rc = orphans_send(ep, g);
+    g->placed = true;
+    return rc;
 }
 
 /* --- receive --- */
+
+/* Whose rows are not here yet, of those that p of this node forwards, or forwarded: RY_EP_NO_PE:
+ * all are. */
+static uint32_t missing(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t p)
+{
+    if (!ry_ep_ht_forwards(ep, p) || p == ep->pe || ry_ep_got(ep, RY_EP_FORWARD, g->gen, p))
+        return RY_EP_NO_PE;
+    if (ry_ep_on(ep, p))
+        return p;
+    for (uint32_t s = 0; s < ep->n; s++) /* it was lost: its sources send again */
+        if (ry_ep_on(ep, s) && ry_place_node(&ep->l.place, s) != ep->node &&
+            ry_ep_ht_forwarder(ep, s, ep->node) == p && !ry_ep_got(ep, RY_EP_FORWARD, g->gen, s))
+            return s;
+    return RY_EP_NO_PE;
+}
 
 static int recv_step(struct ry_ep *ep, void *arg)
 {
@@ -290,38 +337,63 @@ static int recv_step(struct ry_ep *ep, void *arg)
     int done = ry_ep_ht_forward(ep, g);
 
     for (uint32_t p = ep->node_first; p < ep->node_first + ep->node_size && done >= 0; p++) {
-        if (!ry_ep_on(ep, p) || p == ep->pe ||
-            (ry_ep_got(ep, RY_EP_DISPATCH, g->gen, p) &&
-             (!ry_ep_ht_forwards(ep, p) || ry_ep_got(ep, RY_EP_FORWARD, g->gen, p))))
+        uint32_t late = missing(ep, g, p);
+
+        if (ry_ep_on(ep, p) && !ry_ep_got(ep, RY_EP_DISPATCH, g->gen, p))
+            late = p;
+        if (late == RY_EP_NO_PE)
             continue;
-        ep->wait_for = p;
+        ep->wait_for = late;
         done = 0;
     }
     return done;
 }
 
+/* Rows that p of this node had to bring; false: a loss leaves that open. */
+static bool due_by(const struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t p, uint32_t *rows)
+{
+    *rows = 0;
+    for (uint32_t s = 0; s < ep->n; s++) {
+        uint32_t count = ry_ep_ht_count(ep, g, ep->pe, s);
+
+        if (ry_place_node(&ep->l.place, s) == ep->node || !count ||
+            ry_ep_ht_forwarder(ep, s, ep->node) != p)
+            continue;
+        if (!ry_ep_on(ep, s))
+            return false;
+        *rows += count;
+    }
+    return ry_ep_ht_forwards(ep, p);
+}
+
 /* Did every PE of the node bring what the counts announced? */
 static int check(struct ry_ep *ep, struct ry_ep_gen *g)
 {
-    for (uint32_t p = ep->node_first; p < ep->node_first + ep->node_size; p++) {
-        uint32_t brought = 0;
-        int rc;
+    int rc = RY_OK;
+
+    for (uint32_t p = ep->node_first; p < ep->node_first + ep->node_size && rc == RY_OK; p++) {
+        uint32_t rows;
 
         if (p == ep->pe || !ry_ep_on(ep, p))
             continue;
         rc = ry_ep_wrong_rows(ep, RY_EP_DISPATCH, p, g->got_rows[RY_EP_DISPATCH * ep->n + p],
-                              ry_ep_ht_count(ep, g, ep->index, p));
-        for (uint32_t s = 0; s < ep->n; s++)
-            if (ry_place_node(&ep->l.place, s) != ep->node &&
-                ry_ep_ht_forwarder(ep, s, ep->node) == p)
-                brought += ry_ep_ht_count(ep, g, ep->index, s);
-        if (rc == RY_OK && ry_ep_ht_forwards(ep, p))
+                              ry_ep_ht_count(ep, g, ep->pe, p));
+        if (rc == RY_OK && due_by(ep, g, p, &rows))
             rc = ry_ep_wrong_rows(ep, RY_EP_FORWARD, p, g->got_rows[RY_EP_FORWARD * ep->n + p],
-                                  brought);
-        if (rc)
-            return rc;
+                                  rows);
     }
-    return RY_OK;
+    return rc;
+}
+
+/* A row of a PE that was lost: it is there, but chooses nothing. */
+static void unpack_absent(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t row, uint32_t source)
+{
+    g->row_source[row] = source;
+    g->src_token[row] = 0;
+    for (uint32_t k = 0; k < ep->l.topk; k++) {
+        g->topk_idx[(size_t)row * ep->l.topk + k] = -1;
+        g->topk_weight[(size_t)row * ep->l.topk + k] = 0.0f;
+    }
 }
 
 /* The parts of a record that the caller gets in arrays of their own. */
@@ -356,11 +428,11 @@ int ry_ep_ht_dispatch_recv(struct ry_ep *ep, struct ry_ep_gen *g, ry_ep_output *
         rc = check(ep, g);
     if (rc)
         return rc;
-    g->rows = ry_ep_ht_before(ep, g, ep->index, ep->n);
+    g->rows = ry_ep_ht_before(ep, g, ep->pe, ep->n);
     memset(g->expert_rows, 0, ep->l.local_max * sizeof(*g->expert_rows));
     for (uint32_t s = 0; s < ep->n; s++)
-        for (; row < ry_ep_ht_before(ep, g, ep->index, s + 1); row++)
-            unpack(ep, g, row, s);
+        for (; row < ry_ep_ht_before(ep, g, ep->pe, s + 1); row++)
+            (ry_ep_on(ep, s) ? unpack : unpack_absent)(ep, g, row, s);
     *out = (ry_ep_output){
         .x = (uint8_t *)ry_ep_here(ep, ry_ep_record_at(&ep->l, g->gen, 0)) + ep->l.row_at,
         .x_stride = ep->l.record_bytes,

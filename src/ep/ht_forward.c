@@ -43,7 +43,7 @@ static int read_ids(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t place, uint3
         }
     }
     for (uint32_t d = 0; d < ep->node_size; d++) {
-        uint32_t want = ry_ep_ht_count(ep, g, d, source);
+        uint32_t want = ry_ep_ht_count(ep, g, ep->node_first + d, source);
         int rc = ry_ep_wrong_rows(ep, RY_EP_DISPATCH, source, ep->rank[d], want);
 
         if (rc)
@@ -65,8 +65,8 @@ static void store_rows(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t place, ui
 
             if (!to || !ry_ep_has(bring, d))
                 continue;
-            to +=
-                ry_ep_record_at(&ep->l, g->gen, ry_ep_ht_before(ep, g, d, source) + ep->rank[d]++);
+            to += ry_ep_record_at(
+                &ep->l, g->gen, ry_ep_ht_before(ep, g, ep->node_first + d, source) + ep->rank[d]++);
             ry_ep_store(ep, RY_EP_FORWARD, to, record, ep->l.record_bytes);
         }
     }
@@ -77,10 +77,12 @@ static int send_rows(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t place, uint
                      uint32_t d, bool last)
 {
     uint32_t p = ep->node_first + d, begin[RY_CHANNELS_MAX + 1], from = 0, row = 0;
-    uint64_t to = ry_ep_record_at(&ep->l, g->gen, ry_ep_ht_before(ep, g, d, source));
+    uint64_t to =
+        ry_ep_record_at(&ep->l, g->gen, ry_ep_ht_before(ep, g, ep->node_first + d, source));
     int rc = RY_OK;
 
-    ry_ep_share(ep, p, ry_ep_ht_count(ep, g, d, source), ep->l.record_bytes, begin);
+    ry_ep_share(ep, p, ry_ep_ht_count(ep, g, ep->node_first + d, source), ep->l.record_bytes,
+                begin);
     for (uint32_t c = 0; c < ry_ep_channels(ep, p) && rc == RY_OK; c++) {
         struct ry_ep_stream s = ry_ep_stream_open(ep, RY_EP_FORWARD, g->gen, p, c);
 
@@ -121,6 +123,32 @@ static int forward_place(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t place, 
             ry_ep_signal_direct(ep, RY_EP_FORWARD, g->gen, p, g->brought[d]);
     }
     g->forwarded[place] = true;
+    g->ended |= last;
+    return rc;
+}
+
+/* No source is left that would: end the streams. */
+static int end_streams(struct ry_ep *ep, struct ry_ep_gen *g)
+{
+    int rc = RY_OK;
+
+    g->ended = true;
+    for (uint32_t d = 0; d < ep->node_size; d++) {
+        uint32_t p = ep->node_first + d;
+
+        if (p == ep->pe || !ry_ep_on(ep, p))
+            continue;
+        if (ry_ep_direct(ep, p))
+            ry_ep_signal_direct(ep, RY_EP_FORWARD, g->gen, p, g->brought[d]);
+        for (uint32_t c = 0; c < ry_ep_channels(ep, p) && rc == RY_OK; c++) {
+            struct ry_ep_stream s;
+
+            if (ry_ep_direct(ep, p))
+                break;
+            s = ry_ep_stream_open(ep, RY_EP_FORWARD, g->gen, p, c);
+            rc = ry_ep_stream_close(&s, true);
+        }
+    }
     return rc;
 }
 
@@ -128,8 +156,18 @@ int ry_ep_ht_forward(struct ry_ep *ep, struct ry_ep_gen *g)
 {
     uint32_t left = 0;
 
-    for (uint32_t i = 0; i < ep->l.places; i++)
-        left += ep->place_source[i] != RY_EP_NO_PE && !g->forwarded[i];
+    for (uint32_t i = 0; i < ep->l.places; i++) {
+        uint32_t source = ep->place_source[i];
+
+        if (source == RY_EP_NO_PE || g->forwarded[i])
+            continue;
+        if (ry_ep_on(ep, source)) {
+            left++;
+            continue;
+        }
+        g->landed[i] = 0; /* lost: absent */
+        g->forwarded[i] = g->crossed[i] = true;
+    }
     for (uint32_t i = 0; i < ep->l.places; i++) {
         uint32_t source = ep->place_source[i];
         int rc;
@@ -144,6 +182,11 @@ int ry_ep_ht_forward(struct ry_ep *ep, struct ry_ep_gen *g)
         if (rc)
             return rc;
         left--;
+    }
+    if (left == 0 && !g->ended) {
+        int rc = end_streams(ep, g);
+
+        return rc ? rc : 1;
     }
     return left == 0;
 }
@@ -162,8 +205,10 @@ static void sum_row(struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t place,
     uint32_t n = 0;
 
     for (uint32_t d = 0; d < ep->node_size; d++)
-        if (ry_ep_has(bring, d))
-            ep->part[n++] = ry_ep_ht_part(ep, g, place, d, ep->rank[d]++);
+        if (ry_ep_has(bring, d)) {
+            ep->part[n] = ry_ep_ht_part(ep, g, place, d, ep->rank[d]++);
+            n += !ry_ep_has(g->without, ep->node_first + d);
+        }
     for (uint32_t i = 0; i < ep->l.hidden; i += BLOCK) {
         uint32_t width = ry_min32(BLOCK, ep->l.hidden - i);
 
@@ -185,7 +230,7 @@ static uint64_t mark(struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t place
 
     memset(set, 0, words * sizeof(*set));
     for (uint32_t d = 0; d < ep->node_size; d++)
-        if (ry_ep_on(ep, ep->node_first + d))
+        if (!ry_ep_has(g->without, ep->node_first + d))
             ry_ep_add(set, d);
     return at;
 }
@@ -228,7 +273,8 @@ int ry_ep_ht_cross(struct ry_ep *ep, struct ry_ep_gen *g)
     for (uint32_t i = 0; i < ep->l.places; i++) {
         int rc;
 
-        if (ep->place_source[i] == RY_EP_NO_PE || g->crossed[i])
+        if (ep->place_source[i] == RY_EP_NO_PE || g->crossed[i] ||
+            !ry_ep_on(ep, ep->place_source[i]))
             continue;
         rc = cross_place(ep, g, i);
         if (rc)

@@ -114,6 +114,12 @@ static int check(struct ry_ep *ep, struct ry_ep_gen *g)
     return RY_OK;
 }
 
+/* Was the PE of this expert lost before its rows came back? */
+static bool lost(const struct ry_ep *ep, const struct ry_ep_gen *g, int32_t expert)
+{
+    return ry_ep_has(g->without, ry_place_expert_pe(&ep->l.place, (uint32_t)expert));
+}
+
 /* A block of channels at a time, so that the sum stays in the first cache. */
 static void sum_token(struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t t, uint16_t *out)
 {
@@ -128,7 +134,7 @@ static void sum_token(struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t t, u
         for (uint32_t k = 0; k < ep->l.topk; k++) {
             const uint16_t *row;
 
-            if (g->row_of[k_of + k] == UINT32_MAX)
+            if (g->row_of[k_of + k] == UINT32_MAX || lost(ep, g, g->ids[k_of + k]))
                 continue;
             row = ry_ep_here(ep, ry_ep_back_at(&ep->l, g->gen, g->row_of[k_of + k]));
             ry_reduce_add_weighted(acc, row + at, g->weights[k_of + k], width);

@@ -83,6 +83,12 @@ int ry_ep_await(struct ry_ep *ep, int (*step)(struct ry_ep *, void *), void *arg
                 return rc;
         }
         rc = ry_wait_turn(ep->m, &w);
+        if (rc == RY_ERR_PEER_LOST)
+            rc = RY_OK; /* the mask sees to it */
+        if (rc == RY_OK && !ep->settling && ry_ep_unsettled(ep)) {
+            begun = false;
+            rc = ry_ep_settle(ep);
+        }
         if (rc) {
             ep->broken = rc;
             return rc;

@@ -43,6 +43,9 @@ struct ry_ep_stream ry_ep_stream_open(struct ry_ep *ep, uint32_t kind, uint64_t 
     struct ry_ep_stream s = {.ep = ep, .kind = kind, .peer = p, .channel = channel, .gen = gen};
 
     s.rows = ry_ep_span_of(ep, kind, gen, p, channel)->rows;
+    s.bytes_max = RY_EP_MESSAGE_BYTES;
+    if (ep->m->cfg.chunk_bytes)
+        s.bytes_max = ry_min64(s.bytes_max, ep->m->cfg.chunk_bytes);
     return s;
 }
 
@@ -87,8 +90,12 @@ static void flush(struct ry_ep_stream *s, bool last)
     ep->reqs[s->n] = ry_wide_signal_req(ry_mesh_raddr(ep->m, s->peer, ep->block + sector),
                                         ry_sig_pack(s->gen, last, s->rows), answer, 0);
     s->rc = post(ep, s->peer, s->channel, s->n + 1, &end);
-    if (s->rc)
+    if (s->rc) {
+        s->rc = ry_ep_refused(ep, s->peer, s->rc);
+        s->n = 0;
+        s->bytes = 0;
         return;
+    }
     if (!span->used)
         span->from = ry_seq_add(end, RY_SEQ_MASK + 1 - (s->n + 1));
     span->used = true;
@@ -110,7 +117,7 @@ void ry_ep_stream_write(struct ry_ep_stream *s, uint64_t to, uint64_t from, uint
 
     while (bytes > 0) {
         struct ry_req *q = s->n ? &ep->reqs[s->n - 1] : NULL;
-        uint64_t left = RY_EP_MESSAGE_BYTES - s->bytes;
+        uint64_t left = s->bytes_max - s->bytes;
         uint64_t piece = ry_min64(bytes, left);
 
         if (q && q->raddr + q->bytes == raddr && q->laddr + q->bytes == laddr) {
@@ -125,7 +132,7 @@ void ry_ep_stream_write(struct ry_ep_stream *s, uint64_t to, uint64_t from, uint
         bytes -= piece;
         if (bytes == 0)
             s->rows += rows;
-        if (s->n == room(s) || s->bytes == RY_EP_MESSAGE_BYTES)
+        if (s->n == room(s) || s->bytes == s->bytes_max)
             flush(s, false);
         if (s->rc)
             return;
@@ -188,11 +195,11 @@ int ry_ep_signal_answer(struct ry_ep *ep, uint32_t p)
     ep->reqs[0] = ry_wide_signal_req(ry_mesh_raddr(ep->m, p, ep->block + at), ++peer->answer_count,
                                      answer, 0);
     rc = post(ep, p, channel, 1, &end);
-    if (rc == RY_OK) {
-        peer->answer_sent = answer;
-        count_sent(ep, p, channel, 16);
-    }
-    return rc;
+    if (rc)
+        return ry_ep_refused(ep, p, rc);
+    peer->answer_sent = answer;
+    count_sent(ep, p, channel, 16);
+    return RY_OK;
 }
 
 void ry_ep_store(struct ry_ep *ep, uint32_t kind, uint8_t *to, const void *from, uint64_t bytes)

@@ -45,7 +45,7 @@ uint64_t ry_agent_step(struct ry_mesh *m, uint64_t now_ns)
 {
     uint64_t next = now_ns + ry_agent_idle_ns(m);
 
-    ry_agent_events(m, now_ns);
+    ry_agent_events(m);
     ry_agent_receive(m, now_ns);
     for (uint32_t q = 0; q < m->n_pes; q++)
         if (q != m->pe && m->peers[q].out)
@@ -69,7 +69,7 @@ void ry_agent_peer_lost(struct ry_mesh *m, uint32_t pe)
 {
     struct ry_peer *p = &m->peers[pe];
 
-    p->state = RY_PEER_GONE;
+    ry_peer_become(p, RY_PEER_GONE);
     for (uint32_t c = 0; c < p->n_channels; c++) {
         struct ry_channel *ch = p->out[c].ch;
         uint64_t st = ry_observe_state(ch), found;

@@ -56,8 +56,8 @@ static void dispatch(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *
         answer_ping(m, p, msg);
         break;
     case RY_MSG_GIVEN_UP:
-        if (p->state == RY_PEER_UP)
-            p->state = RY_PEER_UNREACHABLE;
+        if (ry_peer_state(p) == RY_PEER_UP)
+            ry_peer_become(p, RY_PEER_UNREACHABLE);
         break;
     default:
         break;

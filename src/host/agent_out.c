@@ -168,7 +168,7 @@ static void fencing(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint32_t i
 {
     struct ry_out_slot *s = &p->out[c].slot[i];
 
-    if (p->state == RY_PEER_GONE) {
+    if (ry_peer_state(p) == RY_PEER_GONE) {
         fenced(m, s); /* its memory is gone with it */
     } else if (now_ns >= s->next_ns) {
         s->next_ns = now_ns + ry_agent_repeat_ns(m);

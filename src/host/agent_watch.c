@@ -44,25 +44,41 @@ static uint64_t patience(const struct ry_mesh *m, const struct ry_peer *p,
     return m->cfg.path_timeout_ns + outstanding_bytes(m, s->rail) * 4 / (rate / 1000000 + 1) * 1000;
 }
 
-/* True when the active path has been silent for longer than it may. */
+/* Has the NIC been told of work that it has not completed? What is published and not yet rung is
+ * the business of a thread that sleeps. */
+static bool outstanding(const struct ry_out_channel *oc, const struct ry_ring *r, uint64_t cons)
+{
+    uint64_t rung =
+        oc->ch->handler == RY_HANDLER_GPU ? ry_ld_acq64(&r->prod) : ry_ld_acq64(r->pslot);
+
+    return ry_packed_seq(cons) != ry_packed_seq(ry_observe_ready(r)) &&
+           ry_seq_diff(ry_packed_seq(rung), ry_packed_seq(cons)) > 0;
+}
+
+/* True when the active path has been silent for longer than it may. Only time in which the agent
+ * was running counts: on a crowded machine the threads that drive an emulated NIC sleep as long as
+ * it does. */
 static bool silent(struct ry_mesh *m, struct ry_peer *p, struct ry_out_channel *oc, uint32_t active,
                    uint64_t now_ns)
 {
     struct ry_ring *r = &oc->ch->ring[active];
-    uint64_t cons = ry_observe_cons(r), ready = ry_observe_ready(r);
+    uint64_t cons = ry_observe_cons(r), step = now_ns - oc->looked_ns;
 
+    oc->looked_ns = now_ns;
     if (RY_MUT(RY_MUT_NO_DEADLINE))
         return false;
-    if (cons != oc->seen_cons || ry_packed_seq(cons) == ry_packed_seq(ready)) {
+    if (cons != oc->seen_cons || !outstanding(oc, r, cons)) {
         oc->seen_cons = cons;
+        oc->silent_ns = 0;
         oc->since_ns = now_ns;
         oc->silent = 0;
         return false;
     }
-    if (now_ns - oc->since_ns < m->cfg.path_timeout_ns / 2)
+    oc->silent_ns += ry_min64(step, 4 * ry_agent_tick_ns(m));
+    if (oc->silent_ns < m->cfg.path_timeout_ns / 2)
         return false;
     oc->silent++;
-    return now_ns - oc->since_ns >= patience(m, p, &oc->slot[active]) &&
+    return oc->silent_ns >= patience(m, p, &oc->slot[active]) &&
            oc->silent >= m->cfg.failure_threshold;
 }
 
@@ -73,6 +89,16 @@ static void condemn(struct ry_out_slot *s)
 {
     s->condemned = true;
     __atomic_exchange_n(&s->host.condemn_epoch, s->epoch, __ATOMIC_SEQ_CST);
+}
+
+void ry_agent_condemn_rail(struct ry_peer *p, uint32_t peer_rail)
+{
+    for (uint32_t i = 0; i < p->n_channels * RY_SLOTS; i++) {
+        struct ry_out_slot *s = &p->out[i / RY_SLOTS].slot[i % RY_SLOTS];
+
+        if (s->state == RY_OUT_ARMED && s->peer_rail == peer_rail && !s->condemned)
+            condemn(s);
+    }
 }
 
 static void look_at_ports(struct ry_mesh *m, struct ry_peer *p, struct ry_out_channel *oc)
@@ -127,10 +153,10 @@ static void tell_moves(struct ry_mesh *m, struct ry_peer *p, uint32_t c)
         return;
     if (ry_state_of(st) == RY_CH_DEAD && ry_state_of(oc->seen_state) != RY_CH_DEAD) {
         oc->seen_state = st;
-        if (p->state == RY_PEER_UP) {
+        if (ry_peer_state(p) == RY_PEER_UP) {
             struct ry_msg msg = {.type = RY_MSG_GIVEN_UP};
 
-            p->state = RY_PEER_UNREACHABLE;
+            ry_peer_become(p, RY_PEER_UNREACHABLE);
             for (int i = 0; i < 3; i++) /* a datagram may be lost */
                 ry_agent_send(m, p->pe, &msg);
         }

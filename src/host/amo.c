@@ -96,7 +96,7 @@ void ry_amo_work(void *arg)
     if (!ctx->amo.inbox || pthread_mutex_trylock(&ctx->amo.lock))
         return;
     for (uint32_t q = 0; q < m->n_pes; q++)
-        if (q != m->pe && m->peers[q].out && m->peers[q].state != RY_PEER_GONE)
+        if (q != m->pe && m->peers[q].out && ry_peer_state(&m->peers[q]) != RY_PEER_GONE)
             serve(ctx, q);
     pthread_mutex_unlock(&ctx->amo.lock);
 }

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "host/clock.h"
 #include "host/error.h"
 
 enum { CTL_MAGIC = 0x43425952, CTL_SIGNED = 24, CTL_TRIES = 64 };
@@ -239,21 +240,28 @@ static int try_send(struct ry_ctl *c, uint32_t pe, const uint8_t *d, size_t len)
     return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) ? 0 : 1;
 }
 
-/* Datagrams that found a full queue; in order, those of one full PE do not hold up others. */
+/* Datagrams that found a full queue: one try a PE that is still full, and the rest in order. */
 static void retry(struct ry_ctl *c)
 {
-    uint32_t n = c->n_held, blocked = UINT32_MAX;
+    uint32_t n = c->n_held;
+    uint64_t now = ry_clock_ns();
 
+    if (now - c->retried_ns < RY_CTL_RETRY_NS)
+        return; /* every datagram that is read calls here */
+    c->retried_ns = now;
+    for (uint32_t i = 0; i < n; i++)
+        c->peers[c->held[(c->held_head + i) % RY_CTL_BACKLOG].pe].full = false;
     for (uint32_t i = 0; i < n; i++) {
         struct ry_ctl_held *h = &c->held[c->held_head];
+        struct ry_ctl_peer *p = &c->peers[h->pe];
 
         c->held_head = (c->held_head + 1) % RY_CTL_BACKLOG;
         c->n_held--;
-        if (h->pe == blocked || try_send(c, h->pe, h->bytes, h->len) == 0) {
-            blocked = h->pe;
-            c->held[(c->held_head + c->n_held) % RY_CTL_BACKLOG] = *h;
-            c->n_held++;
-        }
+        p->full = p->full || try_send(c, h->pe, h->bytes, h->len) == 0;
+        if (p->full)
+            c->held[(c->held_head + c->n_held++) % RY_CTL_BACKLOG] = *h;
+        else
+            p->n_held--;
     }
 }
 
@@ -263,6 +271,7 @@ static void hold(struct ry_ctl *c, uint32_t pe, const uint8_t *d, size_t len)
         return;
     struct ry_ctl_held *h = &c->held[(c->held_head + c->n_held++) % RY_CTL_BACKLOG];
 
+    c->peers[pe].n_held++;
     h->pe = pe;
     h->len = (uint32_t)len;
     memcpy(h->bytes, d, len);
@@ -276,9 +285,7 @@ int ry_ctl_send(struct ry_ctl *c, uint32_t pe, const void *msg, size_t len)
         return ry_fail(RY_ERR_INVALID, "control message: pe %u of %u, %zu bytes of at most %d", pe,
                        c->n_pes, len, RY_CTL_BYTES_MAX);
     sign(c, d, pe, msg, len);
-    if (c->n_held > 0)
-        retry(c);
-    if (try_send(c, pe, d, RY_CTL_HEADER + len) == 0)
+    if (c->peers[pe].n_held > 0 || try_send(c, pe, d, RY_CTL_HEADER + len) == 0)
         hold(c, pe, d, RY_CTL_HEADER + len);
     return RY_OK;
 }

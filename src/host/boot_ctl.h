@@ -16,12 +16,14 @@
 #include "host/boot.h"
 #include "host/wire.h"
 
-enum { RY_CTL_HEADER = 40, RY_CTL_BACKLOG = 256 };
+enum { RY_CTL_HEADER = 40, RY_CTL_BACKLOG = 256, RY_CTL_RETRY_NS = 1000000 };
 
 struct ry_ctl_peer {
     struct ry_wire_entry entry;
     bool same_host;
     struct sockaddr_in6 addr; /* between hosts */
+    uint32_t n_held;          /* datagrams that wait for room in its queue; agent thread only */
+    bool full;                /* in this pass */
 };
 
 struct ry_ctl_held {
@@ -42,6 +44,7 @@ struct ry_ctl {
     struct ry_ctl_peer *peers;
     struct ry_ctl_held *held; /* full queue at the receiver: tried again; agent thread only */
     uint32_t held_head, n_held;
+    uint64_t retried_ns;
 };
 
 /* What tells hosts apart: the kernel's boot id, the network namespace (abstract sockets belong to

@@ -2,6 +2,7 @@
 #include "host/heap_map.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,10 +17,11 @@ int ry_map_create(uint64_t bytes, int shared, void **base, int *fd)
     void *p;
 
     if (shared) {
-        f = memfd_create("railyard-heap", MFD_CLOEXEC);
+        f = memfd_create("railyard-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
         if (f < 0)
             return ry_fail(RY_ERR_SYSTEM, "memfd for the heap: %s", strerror(errno));
-        if (ftruncate(f, (off_t)bytes)) {
+        /* sealed, so that no peer can be made to touch a page that is gone */
+        if (ftruncate(f, (off_t)bytes) || fcntl(f, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW)) {
             int e = errno;
 
             close(f);

@@ -49,6 +49,7 @@ struct ry_hello {
 struct ry_mesh_cfg {
     uint32_t channels; /* to each peer; 0 = as many as the larger rail count */
     uint32_t depth;
+    uint32_t chunk_bytes; /* of one message, at most; 0: as large as may be */
     enum ry_handler handler;
     bool failover;
     uint64_t path_timeout_ns, timeout_ns, check_ns, recovery_ns, recovery_ns_max;
@@ -94,7 +95,8 @@ struct ry_out_channel {
     struct ry_out_slot slot[RY_SLOTS];
     uint32_t home_rail, home_peer_rail;
     uint32_t weight;
-    uint64_t seen_cons, seen_ready, since_ns; /* silence watch */
+    uint64_t seen_cons, looked_ns, silent_ns; /* silence watch */
+    uint64_t since_ns; /* when it last saw progress, or nothing outstanding */
     uint32_t silent;
     uint64_t seen_state; /* for events */
     uint32_t seen_active_rail;
@@ -115,7 +117,7 @@ struct ry_in_slot {
     struct ry_qp_addr addr;
     struct ry_qp_addr peer;
     uint64_t since_ns;
-    uint32_t ladder; /* step of rule 7's ladder */
+    uint32_t ladder;        /* step of rule 7's ladder */
     uint64_t deaf_until_ns; /* an ARM that could not be met is not tried again before */
 };
 
@@ -142,8 +144,9 @@ struct ry_peer {
     struct ry_in_slot *in;      /* [n_channels * RY_SLOTS], theirs to us */
     uint64_t rails_up;          /* bit per peer rail: not known to be down */
     uint64_t rails_drained;
-    uint32_t news;       /* number of the newest RAILS message seen */
-    uint32_t acked_news; /* number of ours that it has */
+    uint8_t rail_downs[RY_RAILS_MAX]; /* as its newest news has it */
+    uint32_t news;                    /* number of the newest RAILS message seen */
+    uint32_t acked_news;              /* number of ours that it has */
     uint32_t rkeys[RY_RAILS_MAX][RY_MRS_MAX];
     uint32_t weights[RY_CHANNELS_MAX];
     uint32_t weight_sum;
@@ -171,7 +174,7 @@ struct ry_mesh {
     uint32_t rails_news; /* number of our newest RAILS message */
     uint32_t rails_told; /* and of the one that was sent to all */
     uint64_t rails_repeat_ns;
-    uint64_t rail_down_ns[RY_RAILS_MAX];
+    uint8_t rail_downs[RY_RAILS_MAX]; /* how often each has gone down */
     uint64_t hint;
     bool virtual_time; /* the simulator's: waits never sleep, relax is the scheduler */
     void *ring_memory;
@@ -227,6 +230,18 @@ void ry_mesh_teardown(struct ry_mesh *m);
 /* Take a peer's place anew (a replacement joined under its rank): channels start above every value
  * in the survivors' words. */
 int ry_mesh_rejoin(struct ry_mesh *m, uint32_t pe, const struct ry_hello *hello);
+
+/* --- peers --- */
+
+/* The agent to all threads: what is known of a peer. */
+static inline enum ry_peer_state ry_peer_state(const struct ry_peer *p)
+{
+    return __atomic_load_n(&p->state, __ATOMIC_ACQUIRE);
+}
+static inline void ry_peer_become(struct ry_peer *p, enum ry_peer_state s)
+{
+    __atomic_store_n(&p->state, s, __ATOMIC_RELEASE);
+}
 
 /* Bytes that one path slot takes for its ring and the words beside it. */
 size_t ry_slot_memory_bytes(uint32_t depth);

@@ -9,7 +9,7 @@ int ry_mesh_peer_status(struct ry_mesh *m, uint32_t pe)
     struct ry_peer *p = &m->peers[pe];
     uint32_t overdue = 0;
 
-    if (p->state == RY_PEER_GONE)
+    if (ry_peer_state(p) == RY_PEER_GONE)
         return ry_fail(RY_ERR_PEER_LOST, "pe %u is lost: its process ended", pe);
     for (uint32_t c = 0; c < p->n_channels; c++) {
         const struct ry_out_channel *oc = &p->out[c];
@@ -25,7 +25,7 @@ int ry_mesh_peer_status(struct ry_mesh *m, uint32_t pe)
                            p->hello.rail[s->peer_rail].name,
                            m->rails_up >> s->rail & 1 ? "port up here" : "port down here");
     }
-    if (p->state == RY_PEER_UNREACHABLE)
+    if (ry_peer_state(p) == RY_PEER_UNREACHABLE)
         return ry_fail(RY_ERR_UNREACHABLE, "pe %u says that it cannot reach pe %u any more", pe,
                        m->pe);
     return RY_OK;

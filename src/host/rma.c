@@ -62,6 +62,7 @@ static int stripe(struct ry_mesh *m, uint8_t opcode, uint32_t pe, uint32_t c, co
                   const void *local, uint64_t bytes)
 {
     uint64_t raddr = ry_mesh_raddr(m, pe, remote), laddr = ry_mesh_laddr(m, local), at = 0, end;
+    uint64_t chunk = m->cfg.chunk_bytes ? ry_min64(m->cfg.chunk_bytes, CHUNK_BYTES) : CHUNK_BYTES;
 
     while (at < bytes) {
         struct ry_req q[MESSAGE_CHUNKS];
@@ -69,7 +70,7 @@ static int stripe(struct ry_mesh *m, uint8_t opcode, uint32_t pe, uint32_t c, co
         int rc;
 
         for (; n < MESSAGE_CHUNKS && at < bytes; n++) {
-            uint32_t len = (uint32_t)ry_min64(bytes - at, CHUNK_BYTES);
+            uint32_t len = (uint32_t)ry_min64(bytes - at, chunk);
 
             q[n] = opcode == RY_OP_WRITE
                        ? write_req(raddr + at, (const uint8_t *)local + at, laddr + at, len)
@@ -203,9 +204,9 @@ static int settle_peer(struct ry_mesh *m, struct ry_peer *p)
 /* What was queued for a PE that is gone is lost with it; later calls say so. */
 static int quiet_peer(struct ry_mesh *m, struct ry_peer *p)
 {
-    int rc = p->state == RY_PEER_GONE ? RY_OK : prove(m, p);
+    int rc = ry_peer_state(p) == RY_PEER_GONE ? RY_OK : prove(m, p);
 
-    return rc || p->state == RY_PEER_GONE ? rc : settle_peer(m, p);
+    return rc || ry_peer_state(p) == RY_PEER_GONE ? rc : settle_peer(m, p);
 }
 
 int ry_quiet(ry_ctx *ctx)
@@ -216,13 +217,13 @@ int ry_quiet(ry_ctx *ctx)
     /* all proofs are under way before the first is waited for */
     for (uint32_t i = 1; i < m->n_pes; i++) {
         struct ry_peer *p = &m->peers[(m->pe + i) % m->n_pes];
-        int rc = p->state == RY_PEER_GONE ? RY_OK : prove(m, p);
+        int rc = ry_peer_state(p) == RY_PEER_GONE ? RY_OK : prove(m, p);
 
         worst = worst ? worst : rc;
     }
     for (uint32_t i = 1; i < m->n_pes; i++) {
         struct ry_peer *p = &m->peers[(m->pe + i) % m->n_pes];
-        int rc = p->state == RY_PEER_GONE ? RY_OK : settle_peer(m, p);
+        int rc = ry_peer_state(p) == RY_PEER_GONE ? RY_OK : settle_peer(m, p);
 
         worst = worst ? worst : rc;
     }

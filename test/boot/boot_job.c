@@ -62,7 +62,7 @@ static void collectives(struct ry_boot *b)
 
 static void large_part(struct ry_boot *b)
 {
-    size_t len = 3 << 20, offs[PES_MAX + 1];
+    size_t len = (12 << 20) / b->n_pes, offs[PES_MAX + 1];
     char *mine = malloc(len);
     void *all = NULL;
 
@@ -108,55 +108,46 @@ static uint32_t descriptors(struct ry_boot *b)
     return near;
 }
 
-struct word {
-    uint32_t pe, heard_all;
-};
-
-static void tell(struct ry_boot *b, int heard_all)
+/* For 50 ms: tells every other PE a number, and hears theirs. */
+static void talk(struct ry_boot *b, int *heard, uint32_t *n_heard)
 {
-    struct word mine = {b->pe, (uint32_t)heard_all};
+    uint64_t until = in_s(0.05);
+    uint32_t from = 0, mine = 1000 + b->pe;
 
     for (uint32_t i = 0; i < b->n_pes; i++)
         need(i == b->pe || b->ops->ctl_send(b, i, &mine, sizeof(mine)) == 0, "ctl_send");
-}
-
-/* Every PE tells every other its number until all have heard all. Datagrams may be lost, so who has
- * heard all stays until the others say the same, or for two seconds. */
-static void datagrams(struct ry_boot *b)
-{
-    int heard[PES_MAX] = {0}, done[PES_MAX] = {0};
-    uint32_t n_heard = 1, n_done = 1;
-    uint64_t until = in_s(20), linger = 0, next = 0;
-
-    heard[b->pe] = done[b->pe] = 1;
-    while (n_heard < b->n_pes || (n_done < b->n_pes && ry_clock_ns() < linger)) {
+    while (ry_clock_ns() < until) {
         struct pollfd p = {.fd = b->ops->wait_fd(b), .events = POLLIN};
         unsigned char msg[RY_CTL_BYTES_MAX];
-        uint32_t from = 0;
         size_t len = 0;
 
-        need(ry_clock_ns() < until, "datagrams from everyone");
-        if (ry_clock_ns() >= next) {
-            tell(b, n_heard == b->n_pes);
-            next = in_s(0.02);
-        }
         poll(&p, 1, 5);
         while (b->ops->ctl_recv(b, &from, msg, &len) == 1) {
-            struct word w;
+            uint32_t want = 1000 + from;
 
-            need(len == sizeof(w), "a datagram's length");
-            memcpy(&w, msg, sizeof(w));
-            need(w.pe == from, "a datagram's bytes");
-            n_heard += !heard[from];
+            need(len == sizeof(want) && memcmp(msg, &want, len) == 0, "a datagram's bytes");
+            *n_heard += !heard[from];
             heard[from] = 1;
-            n_done += w.heard_all && !done[from];
-            done[from] |= w.heard_all != 0;
         }
-        if (n_heard == b->n_pes && linger == 0)
-            linger = in_s(2);
     }
-    tell(b, 1);
-    need(b->ops->barrier(b, in_s(20)) == 0, "barrier");
+}
+
+/* Until all have heard all, since datagrams may be lost. */
+static void datagrams(struct ry_boot *b)
+{
+    int heard[PES_MAX] = {0};
+    uint32_t n_heard = 1, all[PES_MAX], still = 1;
+    uint64_t until = in_s(20);
+
+    heard[b->pe] = 1;
+    while (still) {
+        need(ry_clock_ns() < until, "datagrams from everyone");
+        talk(b, heard, &n_heard);
+        need(b->ops->allgather(b, &n_heard, sizeof(n_heard), all, in_s(20)) == 0, "allgather");
+        still = 0;
+        for (uint32_t i = 0; i < b->n_pes; i++)
+            still += all[i] < b->n_pes;
+    }
 }
 
 static int all(struct ry_boot *b)

@@ -11,12 +11,12 @@ export HOME=$work
 
 check "settings as markdown" 0 "$R" info --settings md
 diff -u doc/settings.md "$work/out" || {
-    echo "FAIL doc/settings.md is old: railyard info --settings md >doc/settings.md"
+    echo "FAIL doc/settings.md is old: make it with railyard info --settings md"
     failures=$((failures + 1))
 }
 check "settings as a manual page" 0 "$R" info --settings man
 diff -u doc/man/railyard.conf.5 "$work/out" || {
-    echo "FAIL doc/man/railyard.conf.5 is old: railyard info --settings man >doc/man/railyard.conf.5"
+    echo "FAIL doc/man/railyard.conf.5 is old: make it with railyard info --settings man"
     failures=$((failures + 1))
 }
 

@@ -3,6 +3,8 @@
 # shellcheck disable=SC1091,SC2154,SC2016
 . "$(dirname "$0")/lib.sh"
 mark=ry-signals-$$
+launcher=
+trap 'kill -9 $launcher 2>/dev/null; rm -rf "$work"' EXIT
 
 # start PES: a job that waits, with a grandchild a PE; sets $launcher and $job
 start() {

@@ -419,6 +419,7 @@ static void a_full_queue_is_tried_again(void **state)
             assert_memory_equal(msg, &got, sizeof(got)); /* in order, too */
             got++;
         }
+        usleep(1100);
         ry_ctl_recv(&a, &from, msg, &len); /* the sender's agent comes by */
     }
     assert_int_equal(got, 200);

@@ -121,6 +121,19 @@ static void test_drop_half(void **state)
     close_all();
 }
 
+/* A NOP sends nothing, so nothing of it can be lost. */
+static void test_drop_spares_nops(void **state)
+{
+    (void)state;
+    open_with(0, 0);
+    yard_fault(&y, 0, yard_drop(0, 1.0));
+    ry_wqe_nop(&p.ring[0], 0, p.addr.qpn, 0, true);
+    p.prod = 1;
+    yard_ring(&p);
+    assert_int_equal(yard_await(&p, 0, TRY_NS * 2), RY_CQE_REQ);
+    close_all();
+}
+
 static void test_drop_all(void **state)
 {
     (void)state;
@@ -243,6 +256,21 @@ static void test_ghost_is_a_duplicate(void **state)
     y.pe[1].heap[1] = 99; /* the buffer has a new use */
     yard_run(&y, TRY_NS * 5);
     assert_int_equal(y.pe[1].heap[1], 99);
+    close_all();
+}
+
+/* A request that its own end refuses leaves no ghost: it never left. */
+static void test_no_ghost_of_a_bad_request(void **state)
+{
+    (void)state;
+    open_with(7, 0);
+    yard_fault(&y, 0,
+               (struct ry_nic_fault){
+                   .kind = RY_FAULT_GHOST, .rail = 0, .peer = -1, .delay_ns = TRY_NS * 3});
+    yard_wqe(&p, RY_OP_WRITE, 0, YARD_HEAP - 8, 64, true);
+    yard_ring(&p);
+    assert_int_equal(yard_await(&p, 0, TRY_NS), RY_CQE_REQ_ERR);
+    assert_int_equal(yard_syndrome(&p), RY_SYN_LOCAL_PROT);
     close_all();
 }
 
@@ -369,6 +397,7 @@ int main(void)
         cmocka_unit_test(test_stall_at_the_far_end),
         cmocka_unit_test(test_only_towards_a_peer),
         cmocka_unit_test(test_drop_half),
+        cmocka_unit_test(test_drop_spares_nops),
         cmocka_unit_test(test_drop_all),
         cmocka_unit_test(test_ack_drop_all),
         cmocka_unit_test(test_ack_drop_atomic),
@@ -376,6 +405,7 @@ int main(void)
         cmocka_unit_test(test_ghost_after_error),
         cmocka_unit_test(test_ghost_meets_reset),
         cmocka_unit_test(test_ghost_is_a_duplicate),
+        cmocka_unit_test(test_no_ghost_of_a_bad_request),
         cmocka_unit_test(test_cqe_error),
         cmocka_unit_test(test_qp_error),
         cmocka_unit_test(test_nic_down),

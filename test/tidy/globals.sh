@@ -30,7 +30,7 @@ if [ "$(writable "$tmp/a.o" | xargs)" != "count start" ]; then
 fi
 
 # what nvcc makes for its own registration is no choice of ours
-found=$(writable "$build/lib/librailyard.a" | awk '!/__(cuda|nv)/' |
+found=$(writable "$build/lib/librailyard.a" | awk '!/__(cuda|nv|device_stub)/' |
     grep -vxF -f <(sed 's/[ #].*//' "$here/globals.txt") || true)
 if [ -n "$found" ]; then
     echo "writable data shared by the whole process; put it into the context, or name it with its"

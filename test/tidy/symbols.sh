@@ -10,7 +10,8 @@ trap 'rm -rf "$tmp"' EXIT
 strangers() {
     nm "$1" --defined-only -P "$2" 2>/dev/null |
         awk '$1 !~ /:$/ && NF > 1 && $2 ~ /[A-Z]/ && $1 !~ /^(ry_|RAILYARD_0)/ { print $1 }' |
-        awk '!/^(__cuda|__fatbin|_Z.*(ry_|__nv|__cuda)|__sti____cuda|fatbinData)/' | sort -u
+        awk '!/^(__cuda|__fatbin|_Z.*(ry_|__nv|__cuda)|__sti____cuda|fatbinData)/' |
+        awk '!/^DW\.ref\.__gxx/' | sort -u
 }
 
 printf 'int ry_good(void) { return 1; }\nint stray(void) { return 2; }\n' >"$tmp/a.c"

@@ -29,10 +29,12 @@ ARROWS = {
     "src/host": ["src/core", "src/nic", "src/nic/emu", "src/nic/verbs", "src/nic/mlx5", "src/host"],
     "src/ep": ["src/core", "src/nic", "src/host", "src/ep"],
     "src/cuda": ["src/core", "src/cuda"],
+    "src/cuda/host": ["src/core", "src/host", "src/ep", "src/cuda", "src/cuda/host"],
     "src/sim": ["src/core", "src/nic", "src/nic/emu", "src/sim"],
     "src/tool": ["src/tool"],
     "examples": ["examples"],
     "bench": ["bench"],
+    "bench/cuda": ["src/core", "src/cuda", "bench/cuda", None],
 }
 # Single files with one arrow more.
 ARROWS_OF_FILES = {

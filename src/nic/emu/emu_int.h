@@ -220,6 +220,8 @@ int ry_emu_exec(struct ry_nic_qp *qp, const struct ry_emu_op *op, uint32_t psn, 
                 uint32_t len, bool last);
 struct ry_emu_peer *ry_emu_reach(struct ry_emu *e, uint32_t rail, uint32_t pe,
                                  uint32_t remote_rail);
+uint8_t ry_emu_local_check(const struct ry_nic_qp *qp, const struct ry_emu_op *op, uint32_t off,
+                           uint32_t len);
 uint64_t ry_emu_op_bytes(const struct ry_emu_op *op);
 
 /* kick.c: doorbells, the fast path, completions. All but kick with the queue pair's lock held. */

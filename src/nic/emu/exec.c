@@ -27,15 +27,21 @@ struct ry_emu_peer *ry_emu_reach(struct ry_emu *e, uint32_t rail, uint32_t pe, u
     return p;
 }
 
-/* Our end refuses a request before a packet leaves: where the data comes from or goes to. */
-static uint8_t local_check(const struct ry_nic_qp *qp, const struct ry_emu_op *op)
+/* Our end refuses a request before a packet leaves: where the data comes from or goes to. Bytes
+ * [off, off + len) of it must be there too: the block may have been rewritten under way. */
+uint8_t ry_emu_local_check(const struct ry_nic_qp *qp, const struct ry_emu_op *op, uint32_t off,
+                           uint32_t len)
 {
     if (op->bad != 0)
         return op->bad;
-    if (op->opcode == RY_OP_NOP || op->is_inline || op->bytes == 0)
+    if (op->opcode == RY_OP_NOP)
         return 0;
-    return ry_emu_mr_local(qp->nic, qp->rail, op->lkey, op->laddr, op->bytes) ? 0
-                                                                              : RY_SYN_LOCAL_PROT;
+    if (off > op->bytes || len > op->bytes - off)
+        return RY_SYN_LOCAL_QP_OP;
+    if (op->is_inline || op->bytes == 0 ||
+        ry_emu_mr_local(qp->nic, qp->rail, op->lkey, op->laddr, op->bytes))
+        return 0;
+    return RY_SYN_LOCAL_PROT;
 }
 
 static uint64_t add_fields(uint32_t old, uint32_t add, uint32_t boundary)
@@ -177,14 +183,12 @@ int ry_emu_exec(struct ry_nic_qp *qp, const struct ry_emu_op *op, uint32_t psn, 
 {
     struct ry_emu_peer *p;
     struct ry_emu_seg_qp *q;
-    int rc = local_check(qp, op);
+    int rc = ry_emu_local_check(qp, op, off, len);
 
     if (RY_UNLIKELY(rc != 0))
         return rc;
     if (op->opcode == RY_OP_NOP)
         return 0;
-    if (off > op->bytes || len > op->bytes - off)
-        return RY_SYN_LOCAL_QP_OP; /* the block was rewritten under way */
     p = ry_emu_reach(qp->nic, qp->rail, qp->peer, qp->remote_rail);
     if (RY_UNLIKELY(p == NULL))
         return RY_EMU_LOST;

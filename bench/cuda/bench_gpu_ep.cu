@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dispatch and combine on two GPUs over NVLink. Every figure is a median over graph replays, taken
+ * between events before and after the kernels of one call (launch gaps included; an empty kernel
+ * between the same events is printed beside them), the slower PE of the two.
+ * usage: bench_gpu_ep [REPLAYS] */
+#include <string.h>
+
+#include "gemm.h"
+#include "cuda/yard.h"
+
+enum { ROUNDS = 16, PES = 2 };
+
+static int compare(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+
+    return (x > y) - (x < y);
+}
+
+struct series {
+    float *us;
+    uint32_t n, room;
+};
+
+static void add(struct series *s, float us)
+{
+    if (s->n == s->room) {
+        s->room = s->room ? 2 * s->room : 1024;
+        s->us = (float *)realloc(s->us, s->room * sizeof(float));
+    }
+    s->us[s->n++] = us;
+}
+
+static float at(struct series *s, double q)
+{
+    if (!s->n)
+        return -1;
+    qsort(s->us, s->n, sizeof(float), compare);
+    return s->us[(uint32_t)(q * (s->n - 1))];
+}
+
+/* Rows that a PE sends to others (`far`) and to itself. */
+static void count_rows(const struct yard *y, uint32_t p, uint64_t *far, uint64_t *near)
+{
+    uint32_t local = y->attr.experts / y->pes, topk = y->attr.topk;
+
+    *far = *near = 0;
+    for (uint32_t t = 0; t < y->pe[p].tokens; t++) {
+        uint64_t seen = 0;
+
+        for (uint32_t k = 0; k < topk; k++) {
+            uint32_t to = (uint32_t)y->pe[p].ids_host[t * topk + k] / local;
+
+            if (y->attr.mode == RY_EP_HT && seen >> to & 1)
+                continue;
+            seen |= 1ull << to;
+            *(to == p ? near : far) += 1;
+        }
+    }
+}
+
+static cudaEvent_t events[PES][ROUNDS][3];
+
+static cudaGraphExec_t capture(struct yard *y, uint32_t p)
+{
+    struct yard_pe *e = &y->pe[p];
+    uint64_t row = 2ull * y->attr.hidden;
+    cudaGraphExec_t exec;
+    cudaGraph_t graph;
+
+    CHECK_CUDA(cudaSetDevice(e->device));
+    CHECK_CUDA(cudaStreamBeginCapture(e->stream, cudaStreamCaptureModeThreadLocal));
+    for (int i = 0; i < ROUNDS; i++) {
+        CHECK_CUDA(cudaEventRecordWithFlags(events[p][i][0], e->stream, cudaEventRecordExternal));
+        CHECK_RY(ry_gpu_ep_dispatch(e->ep, &e->in, &e->got, &e->rows, RY_EP_BOTH, e->stream));
+        CHECK_CUDA(cudaEventRecordWithFlags(events[p][i][1], e->stream, cudaEventRecordExternal));
+        CHECK_RY(ry_gpu_ep_combine(e->ep, e->y, row, e->out, row, RY_EP_BOTH, e->stream));
+        CHECK_CUDA(cudaEventRecordWithFlags(events[p][i][2], e->stream, cudaEventRecordExternal));
+    }
+    CHECK_CUDA(cudaStreamEndCapture(e->stream, &graph));
+    CHECK_CUDA(cudaGraphInstantiate(&exec, graph, 0));
+    CHECK_CUDA(cudaGraphDestroy(graph));
+    return exec;
+}
+
+static void replay(struct yard *y, cudaGraphExec_t *exec, struct series *out)
+{
+    for (uint32_t p = 0; p < PES; p++) {
+        CHECK_CUDA(cudaSetDevice(y->pe[p].device));
+        CHECK_CUDA(cudaGraphLaunch(exec[p], y->pe[p].stream));
+    }
+    yard_sync(y);
+    for (int i = 2; i < ROUNDS; i++) {
+        float us[PES][2];
+
+        for (uint32_t p = 0; p < PES; p++)
+            for (int k = 0; k < 2; k++) {
+                CHECK_CUDA(cudaEventElapsedTime(&us[p][k], events[p][i][k], events[p][i][k + 1]));
+                us[p][k] *= 1000;
+            }
+        for (int k = 0; k < 2; k++)
+            add(&out[k], us[0][k] > us[1][k] ? us[0][k] : us[1][k]);
+    }
+}
+
+static void bench(ry_ep_mode mode, ry_dtype dtype, ry_scale scale, uint32_t tokens,
+                  uint32_t experts, uint32_t sms, int replays, int devices)
+{
+    static const char *const kinds[] = {"fp8 f32", "fp8 pow2", "fp8 ue8m0"};
+    struct series s[2];
+    cudaGraphExec_t exec[PES];
+    uint64_t far, near;
+    uint32_t wrong;
+    struct yard y;
+    ry_ep_attr a;
+
+    memset(&a, 0, sizeof(a));
+    memset(s, 0, sizeof(s));
+    a.experts = experts;
+    a.topk = 8;
+    a.hidden = 7168;
+    a.tokens_max = tokens;
+    a.mode = mode;
+    a.dtype = dtype;
+    a.scale = scale;
+    yard_open(&y, &a, PES, devices, sms, 8, 0);
+    y.plain = 1;
+    yard_draw(&y, 42, tokens, 0, NULL, 0);
+    yard_poison(&y);
+    yard_dispatch(&y, RY_EP_BOTH);
+    yard_experts(&y);
+    yard_combine(&y, RY_EP_BOTH);
+    wrong = yard_check_dispatch(&y) + yard_check_combine(&y);
+    for (uint32_t p = 0; p < PES; p++)
+        exec[p] = capture(&y, p);
+    for (int r = 0; r < replays + 2; r++) {
+        struct series none[2];
+
+        memset(none, 0, sizeof(none));
+        replay(&y, exec, r < 2 ? none : s);
+    }
+    for (uint32_t p = 0; p < PES; p++) {
+        wrong += ry_gpu_ep_status(y.pe[p].ep) != RY_OK;
+        CHECK_CUDA(cudaGraphExecDestroy(exec[p]));
+    }
+    count_rows(&y, 0, &far, &near);
+    for (int k = 0; k < 2; k++) {
+        double bytes = k == 0 ? (double)y.row_bytes : 2.0 * a.hidden;
+        double us = at(&s[k], 0.5);
+
+        printf("| %s | %s | %s | %3u | %6.1f | %6.1f | %6.1f | %5.0f | %5.0f | %u |\n",
+               mode == RY_EP_LL ? "ll" : "ht", k == 0 ? "dispatch" : "combine",
+               dtype == RY_BF16 || k == 1 ? "bf16" : kinds[scale], sms, us, at(&s[k], 0.1),
+               at(&s[k], 0.99), (double)(far + near) * bytes / us / 1e3,
+               (double)far * bytes / us / 1e3, wrong);
+        free(s[k].us);
+    }
+    yard_close(&y);
+}
+
+/* The copy engine, both directions at once: what NVLink carries at best. */
+static void bench_copy_engine(void)
+{
+    size_t bytes = 512u << 20;
+    cudaStream_t stream[PES];
+    cudaEvent_t begin[PES], end[PES];
+    void *from[PES], *to[PES];
+
+    for (int d = 0; d < PES; d++) {
+        CHECK_CUDA(cudaSetDevice(d));
+        if (cudaDeviceEnablePeerAccess(1 - d, 0) != cudaSuccess)
+            (void)cudaGetLastError(); /* already on */
+        CHECK_CUDA(cudaMalloc(&from[d], bytes));
+        CHECK_CUDA(cudaMemset(from[d], 0x5a + d, bytes));
+        CHECK_CUDA(cudaMalloc(&to[d], bytes));
+        CHECK_CUDA(cudaStreamCreateWithFlags(&stream[d], cudaStreamNonBlocking));
+        CHECK_CUDA(cudaEventCreate(&begin[d]));
+        CHECK_CUDA(cudaEventCreate(&end[d]));
+        CHECK_CUDA(cudaDeviceSynchronize());
+    }
+    for (int r = 0; r < 3; r++) {
+        for (int d = 0; d < PES; d++) {
+            CHECK_CUDA(cudaSetDevice(d));
+            CHECK_CUDA(cudaEventRecord(begin[d], stream[d]));
+            for (int i = 0; i < 8; i++)
+                CHECK_CUDA(cudaMemcpyPeerAsync(to[1 - d], 1 - d, from[d], d, bytes, stream[d]));
+            CHECK_CUDA(cudaEventRecord(end[d], stream[d]));
+        }
+        for (int d = 0; d < PES; d++)
+            CHECK_CUDA(cudaStreamSynchronize(stream[d]));
+    }
+    for (int d = 0; d < PES; d++) {
+        float ms;
+
+        CHECK_CUDA(cudaEventElapsedTime(&ms, begin[d], end[d]));
+        printf("copy engine, gpu %d out, both directions at once: %.0f GB/s\n", d,
+               8.0 * (double)bytes / ms / 1e6);
+        CHECK_CUDA(cudaSetDevice(d));
+        CHECK_CUDA(cudaFree(from[d]));
+        CHECK_CUDA(cudaFree(to[d]));
+    }
+}
+
+static void bench_nothing(void)
+{
+    struct series s;
+    cudaEvent_t e[2];
+    cudaGraphExec_t exec;
+    cudaGraph_t graph;
+    cudaStream_t stream;
+
+    memset(&s, 0, sizeof(s));
+    CHECK_CUDA(cudaSetDevice(0));
+    CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    CHECK_CUDA(cudaEventCreate(&e[0]));
+    CHECK_CUDA(cudaEventCreate(&e[1]));
+    CHECK_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    gemm_nothing(stream);
+    CHECK_CUDA(cudaEventRecordWithFlags(e[0], stream, cudaEventRecordExternal));
+    gemm_nothing(stream);
+    CHECK_CUDA(cudaEventRecordWithFlags(e[1], stream, cudaEventRecordExternal));
+    CHECK_CUDA(cudaStreamEndCapture(stream, &graph));
+    CHECK_CUDA(cudaGraphInstantiate(&exec, graph, 0));
+    for (int r = 0; r < 100; r++) {
+        float ms;
+
+        CHECK_CUDA(cudaGraphLaunch(exec, stream));
+        CHECK_CUDA(cudaStreamSynchronize(stream));
+        CHECK_CUDA(cudaEventElapsedTime(&ms, e[0], e[1]));
+        add(&s, ms * 1000);
+    }
+    printf("an empty kernel between two events of a graph: %.1f us\n", at(&s, 0.5));
+}
+
+/* A GEMM between send and receive against the same GEMM alone, in turn. */
+static void bench_overlap(ry_ep_mode mode, uint32_t tokens, uint32_t experts, int devices)
+{
+    enum { N = 4096, TURNS = 40 };
+    void *a[PES], *b[PES];
+    float *c[PES];
+    struct series with, alone;
+    cudaEvent_t e[PES][2];
+    struct yard y;
+    ry_ep_attr attr;
+
+    memset(&attr, 0, sizeof(attr));
+    memset(&with, 0, sizeof(with));
+    memset(&alone, 0, sizeof(alone));
+    attr.experts = experts;
+    attr.topk = 8;
+    attr.hidden = 7168;
+    attr.tokens_max = tokens;
+    attr.mode = mode;
+    attr.dtype = RY_FP8;
+    yard_open(&y, &attr, PES, devices, mode == RY_EP_LL ? 0 : 24, 8, 0);
+    y.plain = 1;
+    yard_draw(&y, 7, tokens, 0, NULL, 0);
+    for (uint32_t p = 0; p < PES; p++) {
+        CHECK_CUDA(cudaSetDevice(y.pe[p].device));
+        CHECK_CUDA(cudaMalloc(&a[p], N * N * 2));
+        CHECK_CUDA(cudaMalloc(&b[p], N * N * 2));
+        CHECK_CUDA(cudaMalloc(&c[p], N * N * 4));
+        CHECK_CUDA(cudaMemset(a[p], 0x3c, N * N * 2));
+        CHECK_CUDA(cudaMemset(b[p], 0x3d, N * N * 2));
+        CHECK_CUDA(cudaEventCreate(&e[p][0]));
+        CHECK_CUDA(cudaEventCreate(&e[p][1]));
+    }
+    for (int turn = 0; turn < 2 * TURNS; turn++) {
+        int beside = turn & 1;
+
+        if (beside)
+            yard_dispatch(&y, RY_EP_SEND);
+        for (uint32_t p = 0; p < PES; p++) {
+            CHECK_CUDA(cudaSetDevice(y.pe[p].device));
+            CHECK_CUDA(cudaEventRecord(e[p][0], y.pe[p].stream));
+            gemm_run(a[p], b[p], c[p], N, y.pe[p].stream);
+            CHECK_CUDA(cudaEventRecord(e[p][1], y.pe[p].stream));
+        }
+        if (beside) {
+            yard_dispatch(&y, RY_EP_RECV);
+            yard_combine(&y, RY_EP_BOTH);
+        }
+        yard_sync(&y);
+        for (uint32_t p = 0; p < PES && turn >= 10; p++) {
+            float ms;
+
+            CHECK_CUDA(cudaEventElapsedTime(&ms, e[p][0], e[p][1]));
+            add(beside ? &with : &alone, ms * 1000);
+        }
+    }
+    printf("overlap, %s: gemm alone %.1f us, between send and receive %.1f us: %.4f\n",
+           mode == RY_EP_LL ? "ll" : "ht", at(&alone, 0.5), at(&with, 0.5),
+           at(&with, 0.5) / at(&alone, 0.5));
+    for (uint32_t p = 0; p < PES; p++) {
+        CHECK_CUDA(cudaSetDevice(y.pe[p].device));
+        CHECK_CUDA(cudaFree(a[p]));
+        CHECK_CUDA(cudaFree(b[p]));
+        CHECK_CUDA(cudaFree(c[p]));
+    }
+    yard_close(&y);
+}
+
+int main(int argc, char **argv)
+{
+    static const uint32_t ll_sms[] = {132, 64, 32}, ht_sms[] = {24, 12, 48};
+    int replays = argc > 1 ? atoi(argv[1]) : 20, devices;
+
+    setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    devices = ry_gpu_count();
+    if (devices < PES) {
+        printf("needs two gpus, %d here\n", devices);
+        return 77;
+    }
+    bench_copy_engine();
+    bench_nothing();
+    for (uint32_t p = 0; p < PES; p++) {
+        CHECK_CUDA(cudaSetDevice((int)p));
+        for (int i = 0; i < ROUNDS; i++)
+            for (int k = 0; k < 3; k++)
+                CHECK_CUDA(cudaEventCreate(&events[p][i][k]));
+    }
+    printf("| mode | call | rows | SMs | us p50 | us p10 | us p99 | GB/s | GB/s NVLink | wrong |\n"
+           "|---|---|---|---|---|---|---|---|---|---|\n");
+    for (int i = 0; i < 3; i++) {
+        bench(RY_EP_LL, RY_FP8, RY_SCALE_F32, 128, 288, ll_sms[i], replays, PES);
+        bench(RY_EP_LL, RY_BF16, RY_SCALE_F32, 128, 288, ll_sms[i], replays, PES);
+    }
+    bench(RY_EP_LL, RY_FP8, RY_SCALE_UE8M0, 128, 288, 132, replays, PES);
+    for (int i = 0; i < 3; i++) {
+        bench(RY_EP_HT, RY_FP8, RY_SCALE_F32, 4096, 256, ht_sms[i], replays, PES);
+        bench(RY_EP_HT, RY_BF16, RY_SCALE_F32, 4096, 256, ht_sms[i], replays, PES);
+    }
+    bench_overlap(RY_EP_LL, 128, 288, PES);
+    bench_overlap(RY_EP_HT, 4096, 256, PES);
+    return 0;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The GPU part of a library that was built without nvcc: the same functions, which say so. */
+#include <railyard/gpu.h>
+
+#include "host/error.h"
+
+static int absent(void)
+{
+    return ry_fail(RY_ERR_UNSUPPORTED, "this library was built without cuda: build it with nvcc");
+}
+
+int ry_gpu_count(void) { return 0; }
+
+size_t ry_gpu_ep_heap_bytes(const ry_gpu_ep_attr *attr)
+{
+    (void)attr;
+    absent();
+    return 0;
+}
+
+int ry_gpu_ep_create(const ry_gpu_ep_attr *attr, void *const *heaps, ry_gpu_ep **out)
+{
+    (void)attr, (void)heaps, (void)out;
+    return absent();
+}
+
+void ry_gpu_ep_destroy(ry_gpu_ep *ep) { (void)ep; }
+
+int ry_gpu_ep_dispatch(ry_gpu_ep *ep, const ry_ep_input *in, ry_ep_output *out,
+                       const uint32_t **rows_device, int phase, void *stream)
+{
+    (void)ep, (void)in, (void)out, (void)rows_device, (void)phase, (void)stream;
+    return absent();
+}
+
+int ry_gpu_ep_combine(ry_gpu_ep *ep, const void *y, size_t y_stride, void *out, size_t out_stride,
+                      int phase, void *stream)
+{
+    (void)ep, (void)y, (void)y_stride, (void)out, (void)out_stride, (void)phase, (void)stream;
+    return absent();
+}
+
+int ry_gpu_ep_status(const ry_gpu_ep *ep)
+{
+    (void)ep;
+    return absent();
+}
+
+int ry_gpu_export(void *block, void *handle)
+{
+    (void)block, (void)handle;
+    return absent();
+}
+
+int ry_gpu_open(int device, const void *handle, void **block)
+{
+    (void)device, (void)handle, (void)block;
+    return absent();
+}
+
+void ry_gpu_close(void *block) { (void)block; }

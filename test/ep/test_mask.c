@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A PE is lost in every phase of an exchange: the others finish with the right sums, agree on the
+ * mask and go on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "exchange.h"
+#include "host/boot_hub.h"
+
+enum when { BEFORE_DISPATCH, AFTER_DISPATCH_SEND, AFTER_DISPATCH, AFTER_COMBINE_SEND, WHENS };
+enum { ITERS = 6, DEATH = 2 };
+
+struct death {
+    struct ry_test_shape shape;
+    ry_hub *hub;
+    uint32_t victim;
+    enum when when;
+    pthread_barrier_t end;
+    uint32_t masked_pairs[64]; /* of each survivor, last iteration */
+};
+
+static bool dies(struct death *d, uint32_t pe, uint32_t iter, enum when when)
+{
+    if (pe != d->victim || iter != DEATH || when != d->when)
+        return false;
+    ry_hub_kill(d->hub, pe);
+    return true;
+}
+
+/* The sums, compared with a reference in which only the active PEs take part. */
+static void check(struct ry_test_state *st)
+{
+    const struct ry_test_shape *s = st->round.shape;
+    uint64_t active[1];
+    float lost[64];
+    uint32_t pairs = 0, told;
+    ry_ref_tally tally = {0};
+    ry_ref *ref = NULL;
+    ry_ref_job job = {
+        .attr = {s->experts, s->topk, s->hidden, s->tokens, s->mode, s->dtype, s->scale, 0},
+        .n_pes = s->pes,
+        .n_nodes = s->nodes,
+        .tokens = st->round.tokens,
+        .topk_idx = (const int32_t *const *)st->round.ids,
+        .topk_weight = (const float *const *)st->round.weights,
+        .active = active,
+        .row = ry_test_row,
+        .arg = &st->round,
+    };
+    uint32_t n = st->round.tokens[st->pe];
+
+    ry_ep_active(st->ep, active);
+    told = ry_ep_lost(st->ep, lost, n);
+    for (uint32_t i = 0; i < n * s->topk; i++) {
+        int32_t e = st->round.ids[st->pe][i];
+
+        for (uint32_t p = 0; p < s->pes && e >= 0; p++) {
+            uint32_t first = ry_ep_first_expert(st->ep, p);
+
+            if (!(active[0] >> p & 1) && (uint32_t)e >= first &&
+                (uint32_t)e < first + ry_ep_local_experts(st->ep, p)) {
+                pairs++;
+                lost[i / s->topk] -= st->round.weights[st->pe][i];
+            }
+        }
+    }
+    RY_CHECK(pairs == told);
+    for (uint32_t t = 0; t < n; t++)
+        RY_CHECK(lost[t] > -1e-4f && lost[t] < 1e-4f);
+    RY_CHECK(ry_ref_create(&job, &ref) == RY_OK);
+    ry_ref_check_combine(ref, st->pe, st->out, (size_t)s->hidden * 2, &tally);
+    if (tally.corrupted)
+        fprintf(stderr, "pe %u of %u: %u of %u tokens wrong, active %x, seed %u\n", st->pe, s->pes,
+                (unsigned)tally.corrupted, n, (unsigned)active[0], (unsigned)st->round.seed);
+    RY_CHECK(tally.corrupted == 0 && tally.checked == n);
+    ry_ref_destroy(ref);
+}
+
+static void compute(struct ry_test_state *st)
+{
+    uint16_t *x = malloc((size_t)st->round.shape->hidden * 2);
+
+    if (st->round.shape->mode == RY_EP_LL)
+        ry_test_experts_ll(st, x);
+    else
+        ry_test_experts_ht(st, x);
+    free(x);
+}
+
+static bool one(struct death *d, struct ry_test_state *st, uint32_t iter)
+{
+    const struct ry_test_shape *s = &d->shape;
+    size_t stride = (size_t)s->hidden * 2;
+
+    if (dies(d, st->pe, iter, BEFORE_DISPATCH))
+        return false;
+    ry_test_dispatch(st, RY_EP_SEND);
+    if (dies(d, st->pe, iter, AFTER_DISPATCH_SEND))
+        return false;
+    ry_test_dispatch(st, RY_EP_RECV);
+    if (dies(d, st->pe, iter, AFTER_DISPATCH))
+        return false;
+    compute(st);
+    RY_CHECK(ry_ep_combine(st->ep, st->y, stride, NULL, 0, RY_EP_SEND) == RY_OK);
+    if (dies(d, st->pe, iter, AFTER_COMBINE_SEND))
+        return false;
+    memset(st->out, 0xa5, s->tokens * stride);
+    RY_CHECK(ry_ep_combine(st->ep, NULL, 0, st->out, stride, RY_EP_RECV) == RY_OK);
+    check(st);
+    return true;
+}
+
+static void body(ry_ctx *ctx, void *arg)
+{
+    struct death *d = arg;
+    const struct ry_test_shape *s = &d->shape;
+    ry_ep_attr attr = {s->experts, s->topk,  s->hidden, s->tokens,
+                       s->mode,    s->dtype, s->scale,  s->generations};
+    struct ry_test_state st;
+    uint64_t active[1];
+    ry_ep *ep = NULL;
+
+    RY_CHECK(ry_ep_create(ctx, &attr, &ep) == RY_OK);
+    ry_test_state_make(&st, s, ep, ry_pe(ctx));
+    for (uint32_t i = 0; i < ITERS; i++) {
+        bool alive;
+
+        ry_test_round_make(&st.round, s, i);
+        alive = one(d, &st, i);
+        ry_test_round_free(&st.round);
+        if (!alive) {
+            pthread_barrier_wait(&d->end); /* its heap stays: the dead are still mapped */
+            pthread_barrier_wait(&d->end);
+            ry_test_state_free(&st);
+            return;
+        }
+    }
+    ry_ep_active(ep, active);
+    RY_CHECK(active[0] == (((1ull << s->pes) - 1) & ~(1ull << d->victim)));
+    pthread_barrier_wait(&d->end);
+    ry_ep_destroy(ep);
+    pthread_barrier_wait(&d->end);
+    ry_test_state_free(&st);
+}
+
+static void *pe_main(void *arg)
+{
+    struct ry_test_pe *t = arg;
+    ry_ctx_attr attr = {
+        .hub = t->hub, .hub_pe = t->pe, .settings = t->settings, .n_settings = t->n_settings};
+    ry_ctx *ctx = NULL;
+
+    RY_CHECK(ry_ctx_create(&attr, &ctx) == RY_OK);
+    t->body(ctx, t->arg);
+    ry_quiet(ctx); /* a job with a dead PE has no barrier: nobody may take memory away before */
+    pthread_barrier_wait(&((struct death *)t->arg)->end);
+    ry_ctx_destroy(ctx);
+    return NULL;
+}
+
+static void run(struct death *d)
+{
+    struct ry_test_pe pe[8];
+    pthread_t thread[8];
+    uint32_t n = 0;
+
+    print_message("pe %u of %u on %u nodes, phase %d\n", d->victim, d->shape.pes, d->shape.nodes,
+                  (int)d->when);
+    while (d->shape.settings[n])
+        n++;
+    assert_int_equal(ry_hub_create(d->shape.pes, d->shape.nodes, &d->hub), RY_OK);
+    pthread_barrier_init(&d->end, NULL, d->shape.pes);
+    for (uint32_t i = 0; i < d->shape.pes; i++) {
+        pe[i] = (struct ry_test_pe){d->hub, i, d->shape.settings, n, body, d, 0, ""};
+        assert_int_equal(pthread_create(&thread[i], NULL, pe_main, &pe[i]), 0);
+    }
+    for (uint32_t i = 0; i < d->shape.pes; i++)
+        pthread_join(thread[i], NULL);
+    pthread_barrier_destroy(&d->end);
+    ry_hub_destroy(d->hub);
+}
+
+static void lose(enum ry_ep_mode mode, uint32_t pes, uint32_t nodes, const char *p2p)
+{
+    for (int when = 0; when < WHENS; when++) {
+        struct death d = {.victim = when % 2 ? pes - 1 : 1, .when = (enum when)when};
+
+        d.shape = (struct ry_test_shape){.pes = pes,
+                                         .nodes = nodes,
+                                         .experts = 13,
+                                         .topk = 4,
+                                         .hidden = 128,
+                                         .tokens = 16,
+                                         .mode = mode,
+                                         .idx_bytes = 4};
+        d.shape.settings[0] = "HEAP_SIZE=16M";
+        d.shape.settings[1] = p2p;
+        run(&d);
+    }
+}
+
+static void ll(void **state)
+{
+    (void)state;
+    lose(RY_EP_LL, 4, 2, NULL);
+    lose(RY_EP_LL, 4, 2, "P2P=off");
+}
+static void ht_one_node(void **state)
+{
+    (void)state;
+    lose(RY_EP_HT, 3, 1, NULL);
+    lose(RY_EP_HT, 3, 1, "P2P=off");
+}
+static void ht_two_nodes(void **state)
+{
+    (void)state;
+    lose(RY_EP_HT, 4, 2, NULL);
+    lose(RY_EP_HT, 4, 2, "P2P=off");
+}
+static void ht_uneven(void **state)
+{
+    (void)state;
+    lose(RY_EP_HT, 5, 2, NULL);
+    lose(RY_EP_HT, 7, 3, NULL);
+    lose(RY_EP_HT, 7, 3, "P2P=off");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ll),
+        cmocka_unit_test(ht_one_node),
+        cmocka_unit_test(ht_two_nodes),
+        cmocka_unit_test(ht_uneven),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
