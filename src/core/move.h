@@ -228,6 +228,7 @@ RY_FN void ry_move_finish(struct ry_channel *ch, uint32_t to, uint32_t move, uin
     if (!planned)
         ry_seq_raise(&ch->dirty, next);
     ry_ring_run(ch, t, move, cons, next, env);
+    ry_channel_prove(ch, t, cons); /* what ran alone is completed, and may have been a proof */
     ch->moves++;
     ch->moves_planned += planned;
     ry_st_rel64(&ch->parked_ns, 0);

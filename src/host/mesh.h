@@ -95,7 +95,8 @@ struct ry_out_channel {
     struct ry_out_slot slot[RY_SLOTS];
     uint32_t home_rail, home_peer_rail;
     uint32_t weight;
-    uint64_t seen_cons, seen_ready, since_ns; /* silence watch */
+    uint64_t seen_cons, looked_ns, silent_ns; /* silence watch */
+    uint64_t since_ns; /* when it last saw progress, or nothing outstanding */
     uint32_t silent;
     uint64_t seen_state; /* for events */
     uint32_t seen_active_rail;
@@ -116,7 +117,7 @@ struct ry_in_slot {
     struct ry_qp_addr addr;
     struct ry_qp_addr peer;
     uint64_t since_ns;
-    uint32_t ladder; /* step of rule 7's ladder */
+    uint32_t ladder;        /* step of rule 7's ladder */
     uint64_t deaf_until_ns; /* an ARM that could not be met is not tried again before */
 };
 
