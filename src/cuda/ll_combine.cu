@@ -185,18 +185,6 @@ static __device__ void ry_ll_take(const struct ry_gpu_ll *a, uint64_t gen, bool 
     }
 }
 
-/* The buffers of this generation may be written again once every block of every PE said so. */
-static __device__ void ry_ll_ends(const struct ry_gpu_ll *a, uint64_t gen)
-{
-    const struct ry_gpu_common *c = &a->c;
-    const uint64_t *ends = (const uint64_t *)(c->peer[c->pe] + a->end_flags_at);
-
-    for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < c->place.pes * gridDim.x;
-         i += gridDim.x * blockDim.x)
-        ry_wait_flag(c, ends + i / gridDim.x * RY_GPU_BLOCKS_MAX + i % gridDim.x, gen,
-                     RY_AT_COMBINE_END, i / gridDim.x);
-}
-
 extern "C" __global__ void __launch_bounds__((RY_LL_SENDERS_MAX + RY_LL_ADDERS) * 32, 1)
     ry_ll_combine_kernel(const __grid_constant__ struct ry_gpu_ll a)
 {
@@ -225,8 +213,6 @@ extern "C" __global__ void __launch_bounds__((RY_LL_SENDERS_MAX + RY_LL_ADDERS) 
         ry_ll_take(&a, gen, direct, blockIdx.x + gridDim.x * (warp - senders),
                    gridDim.x * (warps - senders), rows[warp - senders]);
     }
-    if (a.c.phases & RY_EP_RECV)
-        ry_ll_ends(&a, gen);
 }
 
 extern "C" int ry_gpu_ll_combine_launch(struct ry_gpu_ll *a, uint32_t blocks, void *stream)

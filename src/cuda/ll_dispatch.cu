@@ -180,6 +180,10 @@ static __device__ void ry_ll_send(const struct ry_gpu_ll *a, uint64_t gen, uint8
     uint8_t **dest = (uint8_t **)shared;
     uint8_t *scales = shared + ((c->topk * sizeof(*dest) + 15u) & ~15ull);
 
+    ry_wait_ends(c, (const uint64_t *)(c->peer[c->pe] + a->end_flags_at), c->last[blockIdx.x]);
+    __syncthreads(); /* the flags' observers, to all who write; `last` is read */
+    if (threadIdx.x == 0)
+        c->last[blockIdx.x] = gen;
     for (uint32_t t = blockIdx.x; t < a->in.tokens; t += gridDim.x) {
         if (c->fp8)
             ry_ll_send_fp8(a, t, dest, scales);
