@@ -158,6 +158,8 @@ RY_FN int ry_channel_poll(struct ry_channel *ch, const struct ry_env *env, uint6
     *acked = ry_packed_seq(cons);
     if (rc == RY_ERR_PATH) {
         if (ry_syndrome_blames_request(syn) && !RY_MUT(RY_MUT_NO_ALONE)) {
+            if (!ch->blame_set)
+                ch->blame_ns = ry_now(env);
             ch->blame_seq = at;
             ch->blame_set = syn;
         }

@@ -120,8 +120,9 @@ struct ry_slot_host {
     const uint32_t *rkeys; /* by remote memory region */
     void *nic_qp;          /* the backend's handle, host only */
     uint32_t qpn;
-    uint32_t next_idx; /* ring index at which the first record goes: behind the agent's probes */
-    uint64_t rsvd3[6];
+    uint32_t next_idx;   /* ring index at which the first record goes: behind the agent's probes */
+    uint64_t offered_ns; /* when this life was armed */
+    uint64_t rsvd3[5];
 };
 RY_STATIC_ASSERT(sizeof(struct ry_slot_host) == 192, "agent's words of a slot");
 
@@ -186,7 +187,8 @@ struct ry_channel {
     uint64_t first_ok_ns; /* first good completion after it: 0 until then */
     uint64_t op_error_seq;
     uint64_t last_replayed; /* by the newest move */
-    uint64_t rsvd[6];
+    uint64_t blame_ns;      /* when the suspicion began */
+    uint64_t rsvd[5];
     struct ry_ring ring[RY_SLOTS];
 };
 RY_STATIC_ASSERT(offsetof(struct ry_channel, ring) == 256, "channel words: four lines");

@@ -135,35 +135,56 @@ RY_FN void ry_move_leave(struct ry_ring *r, uint64_t end)
     ry_st_rel64(&r->failed_epoch, r->epoch);
 }
 
-/* Replay up to the end of the suspected message alone, on slot `to`; then 0 and *done is how far
- * the target carries. PATH: it failed here too; the message was voided unless the path itself was
- * unreachable. */
+/* May a request that failed alone on this life be blamed for it? Not if the port went down, and not
+ * if the life is older than the suspicion: its keys may be the cause, and a later life brings new
+ * ones. */
+RY_FN bool ry_move_convicts(const struct ry_channel *ch, const struct ry_ring *t, uint8_t syn)
+{
+    const struct ry_slot_host *h = t->host;
+
+    return ry_syndrome_blames_request(syn) && ch->blame_set && ry_ld_acq64(&h->port_up) &&
+           ry_ld_acq64(&h->condemn_epoch) < ry_observe_armed(h) &&
+           ry_ld_acq64(&h->offered_ns) > ch->blame_ns;
+}
+
+/* Run the log's records up to the suspected message's end on slot `to`, one at a time, so that an
+ * error names the very record (a collapsed CQ would show flushes of the others). 0, and *done is
+ * how far the target carries. PATH: it failed here too; the message was voided if it is to blame.
+ */
 RY_FN int ry_move_alone(struct ry_channel *ch, uint32_t log, uint32_t to, uint32_t move,
                         uint64_t from, uint64_t suspect, uint64_t end, const struct ry_env *env,
                         uint64_t *done)
 {
     struct ry_ring *l = &ch->ring[log], *t = &ch->ring[to];
-    uint64_t start, stop = ry_move_message(l, from, suspect, end, &start);
+    uint64_t start, stop = ry_move_message(l, from, suspect, end, &start), s = from;
+    uint64_t until = ry_now(env) + env->move_ns_max;
     uint8_t syn = 0;
-    int rc;
+    int rc = RY_OK;
 
     RY_MARK("replay-alone");
-    for (uint64_t s = from; s != stop; s = ry_seq_add(s, 1))
+    for (; rc == RY_OK && s != stop; s = ry_seq_add(s, 1)) {
         ry_record_carry(l, log, t, to, s);
-    ry_ring_run(ch, t, move, from, stop, env);
-    rc = ry_move_await(t, stop, ry_now(env) + env->move_ns_max, env, &syn);
-    *done = stop;
+        ry_ring_at(t, s)->fm_ce_se |= RY_WQE_SIGNALLED;
+        ry_ring_run(ch, t, move, s, ry_seq_add(s, 1), env);
+        rc = ry_move_await(t, ry_seq_add(s, 1), until, env, &syn);
+    }
+    *done = s;
     if (rc == RY_OK)
         return rc;
-    if (rc == RY_ERR_PATH && syn != RY_SYN_RETRY_EXC && ry_ld_acq64(&t->host->port_up)) {
+    if (rc == RY_ERR_PATH && ry_syndrome_blames_request(syn) && !ch->blame_set) {
+        ch->blame_set = syn;
+        ch->blame_seq = ry_seq_add(s, RY_SEQ_MASK);
+        ch->blame_ns = ry_now(env);
+    } else if (rc == RY_ERR_PATH && ry_move_convicts(ch, t, syn)) {
         RY_MARK("message-voided");
-        ry_move_void(ch, l, start, stop, syn == RY_SYN_FLUSH ? (uint8_t)ch->blame_set : syn);
+        stop = ry_move_message(l, from, ry_seq_add(s, RY_SEQ_MASK), end, &start);
+        ry_move_void(ch, l, start, stop, syn);
         ch->blame_set = 0;
         ch->streak = 0;
     }
     ry_ring_silence(ch, t, env);
     ry_or64(&t->cons, RY_CLOSED);
-    ry_move_leave(t, stop);
+    ry_move_leave(t, s);
     return RY_ERR_PATH;
 }
 
@@ -174,20 +195,26 @@ RY_FN void ry_move_copy(struct ry_channel *ch, uint32_t log, uint32_t to, uint32
     const struct ry_ring *l = &ch->ring[log];
     struct ry_ring *t = &ch->ring[to];
     uint64_t messages = 0;
+    bool ends_with_proof = false;
 
     for (uint64_t s = from; s != end; s = ry_seq_add(s, 1)) {
+        uint32_t tag = ry_wqe_tag(ry_ring_at(l, s));
+
         ry_record_carry(l, log, t, to, s);
-        messages += (ry_wqe_tag(ry_ring_at(l, s)) & (RY_TAG_LAST | RY_TAG_PROBE)) == RY_TAG_LAST;
+        messages += (tag & (RY_TAG_LAST | RY_TAG_PROBE)) == RY_TAG_LAST;
+        ends_with_proof = (tag & RY_TAG_PROBE) != 0;
     }
     *next = end;
-    if (from != end && !RY_MUT(RY_MUT_NO_PROOF_READ)) {
+    /* A log that ends with a proof read brings its own: else every failure would make it longer. */
+    if (from != end && !ends_with_proof && !RY_MUT(RY_MUT_NO_PROOF_READ)) {
         struct ry_grant g = {t, to, move, end, 1};
         struct ry_req q = ry_proof_req(ch);
 
         ry_queue_write(&g, 0, &q, 0);
         *next = ry_seq_add(end, 1);
-        ry_channel_note_proof(ch, *next);
     }
+    if (from != end)
+        ry_channel_note_proof(ch, *next); /* a planned move's read that failed was not noted */
     ry_st_rel64(&ch->replayed, ry_ld_rlx64(&ch->replayed) + messages);
     ry_st_rel64(&ch->last_replayed, messages);
 }

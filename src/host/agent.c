@@ -45,7 +45,7 @@ uint64_t ry_agent_step(struct ry_mesh *m, uint64_t now_ns)
 {
     uint64_t next = now_ns + ry_agent_idle_ns(m);
 
-    ry_agent_events(m, now_ns);
+    ry_agent_events(m);
     ry_agent_receive(m, now_ns);
     for (uint32_t q = 0; q < m->n_pes; q++)
         if (q != m->pe && m->peers[q].out)

@@ -15,7 +15,7 @@ enum ry_msg_type {
     RY_MSG_ARMED,  /* responder: here it is; a = rkey of its heap on that rail */
     RY_MSG_FAILED, /* initiator: (channel, slot, epoch) is dead, fence it */
     RY_MSG_FENCED, /* responder: RESET and flushed */
-    RY_MSG_RAILS, /* a = up, b = drained (bit per rail of the sender), epoch = number of the news */
+    RY_MSG_RAILS,  /* a = up, b = drained (bit per rail of the sender), downs; epoch = number */
     RY_MSG_RAILS_OK,
     RY_MSG_PING, /* are you there? */
     RY_MSG_PONG,
@@ -32,6 +32,7 @@ struct ry_msg {
     uint64_t epoch;
     uint64_t a, b;
     struct ry_qp_addr addr;
+    uint8_t downs[RY_RAILS_MAX]; /* RAILS: how often each rail of the sender has gone down */
 };
 
 /* Times of the agent that are no settings of their own: shares of those that are, so that the whole
@@ -69,7 +70,7 @@ ry_agent_ladder_ns(const struct ry_mesh *m) /* a step of rule 7's ladder (200 ms
 void ry_agent_send(struct ry_mesh *m, uint32_t pe, struct ry_msg *msg);
 void ry_agent_receive(struct ry_mesh *m, uint64_t now_ns);
 /* agent_rails.c */
-void ry_agent_events(struct ry_mesh *m, uint64_t now_ns);
+void ry_agent_events(struct ry_mesh *m);
 void ry_agent_news(struct ry_mesh *m, uint64_t now_ns);
 void ry_agent_take_news(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg);
 bool ry_agent_pair_up(const struct ry_mesh *m, const struct ry_peer *p, uint32_t rail,
@@ -89,6 +90,8 @@ void ry_agent_in(struct ry_mesh *m, struct ry_peer *p, uint32_t i, uint64_t now_
 void ry_agent_arm_asked(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg);
 void ry_agent_failed_told(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg);
 /* agent_watch.c: silence, condemned and retired paths, returns */
+/* Condemn every armed life over that rail of the peer. */
+void ry_agent_condemn_rail(struct ry_peer *p, uint32_t peer_rail);
 void ry_agent_watch(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint64_t now_ns);
 
 #endif

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ports of our own, and what we tell and hear of ports. */
+#include <string.h>
+
 #include "host/agent.h"
 #include "railyard/context.h"
 
@@ -21,7 +23,7 @@ static void tell(struct ry_mesh *m, int type, uint32_t peer, uint32_t rail)
         m->on_event(m->event_arg, m, type, peer, 0, rail, rail, NULL);
 }
 
-static void rail_changes(struct ry_mesh *m, uint32_t rail, bool up, uint64_t now_ns)
+static void rail_changes(struct ry_mesh *m, uint32_t rail, bool up)
 {
     uint64_t bit = 1ull << rail;
 
@@ -31,12 +33,12 @@ static void rail_changes(struct ry_mesh *m, uint32_t rail, bool up, uint64_t now
         m->rails_up |= bit;
     else
         m->rails_up &= ~bit;
-    m->rail_down_ns[rail] = up ? 0 : now_ns;
+    m->rail_downs[rail] += !up;
     m->rails_news++;
     tell(m, up ? RY_EVENT_RAIL_UP : RY_EVENT_RAIL_DOWN, m->pe, rail);
 }
 
-void ry_agent_events(struct ry_mesh *m, uint64_t now_ns)
+void ry_agent_events(struct ry_mesh *m)
 {
     struct ry_nic_event ev;
 
@@ -45,22 +47,20 @@ void ry_agent_events(struct ry_mesh *m, uint64_t now_ns)
             continue;
         switch (ev.type) {
         case RY_EV_PORT_DOWN:
-            rail_changes(m, ev.rail, false, now_ns);
+            rail_changes(m, ev.rail, false);
             break;
         case RY_EV_PORT_UP:
-            rail_changes(m, ev.rail, m->nic->ops->rail_state(m->nic, ev.rail) == RY_PORT_UP,
-                         now_ns);
+            rail_changes(m, ev.rail, m->nic->ops->rail_state(m->nic, ev.rail) == RY_PORT_UP);
             break;
         case RY_EV_NIC_FATAL:
             for (uint32_t i = 0; i < m->hello.rails; i++)
                 if (m->hello.rail[i].nic == m->hello.rail[ev.rail].nic)
-                    rail_changes(m, i, false, now_ns);
+                    rail_changes(m, i, false);
             break;
         case RY_EV_GID_CHANGE: /* paths over it are dead at the old GID: leave, rebuild with the new
                                 */
-            rail_changes(m, ev.rail, false, now_ns);
-            rail_changes(m, ev.rail, m->nic->ops->rail_state(m->nic, ev.rail) == RY_PORT_UP,
-                         now_ns);
+            rail_changes(m, ev.rail, false);
+            rail_changes(m, ev.rail, m->nic->ops->rail_state(m->nic, ev.rail) == RY_PORT_UP);
             break;
         case RY_EV_QP_FATAL: /* its completions say so too */
             break;
@@ -82,6 +82,7 @@ void ry_agent_news(struct ry_mesh *m, uint64_t now_ns)
 
         if (q == m->pe || ry_peer_state(p) == RY_PEER_GONE || p->acked_news == m->rails_news)
             continue;
+        memcpy(msg.downs, m->rail_downs, sizeof(msg.downs));
         ry_agent_send(m, q, &msg);
         waiting = true;
     }
@@ -99,4 +100,10 @@ void ry_agent_take_news(struct ry_mesh *m, struct ry_peer *p, const struct ry_ms
     p->news = (uint32_t)msg->epoch;
     p->rails_up = msg->a;
     p->rails_drained = msg->b;
+    /* A rail that went down and up again between two pieces of news is no rail that stayed up: what
+     * its NIC had acknowledged may never have reached memory. */
+    for (uint32_t j = 0; j < p->hello.rails; j++)
+        if (p->rail_downs[j] != msg->downs[j])
+            ry_agent_condemn_rail(p, j);
+    memcpy(p->rail_downs, msg->downs, sizeof(p->rail_downs));
 }

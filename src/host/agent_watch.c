@@ -75,6 +75,16 @@ static void condemn(struct ry_out_slot *s)
     __atomic_exchange_n(&s->host.condemn_epoch, s->epoch, __ATOMIC_SEQ_CST);
 }
 
+void ry_agent_condemn_rail(struct ry_peer *p, uint32_t peer_rail)
+{
+    for (uint32_t i = 0; i < p->n_channels * RY_SLOTS; i++) {
+        struct ry_out_slot *s = &p->out[i / RY_SLOTS].slot[i % RY_SLOTS];
+
+        if (s->state == RY_OUT_ARMED && s->peer_rail == peer_rail && !s->condemned)
+            condemn(s);
+    }
+}
+
 static void look_at_ports(struct ry_mesh *m, struct ry_peer *p, struct ry_out_channel *oc)
 {
     for (uint32_t i = 0; i < RY_SLOTS; i++) {

@@ -49,6 +49,7 @@ static void channel_init(struct ry_mesh *m, uint32_t pe, uint32_t c, struct ry_c
         struct ry_ring *r = &ch->ring[s];
 
         r->host = &m->peers[pe].out[c].slot[s].host;
+        m->peers[pe].out[c].slot[s].epoch = m->cfg.epoch_first - 1;
         r->mask = m->cfg.depth - 1;
         r->resv_head = RY_CLOSED | start;
         r->cons = r->ready_head = ry_pack(0, start);

@@ -44,7 +44,7 @@ static void env_kick(void *arg, struct ry_ring *ring, uint32_t prod_idx)
 }
 
 /* Front of the heap: the word that proofs read, landing words, atomics, barrier. */
-static uint64_t sys_layout(struct ry_ctx *ctx, bool place)
+uint64_t ry_ctx_sys_layout(struct ry_ctx *ctx, bool place)
 {
     uint64_t n = ctx->boot->n_pes, at = 64 + 8 * n * RY_CHANNELS_MAX;
     uint64_t amo = (at + 255) & ~255ull;
@@ -71,7 +71,7 @@ static void resolve_auto(struct ry_config *c)
         c->timeout_ns = emu ? 2000000000ull : 10000000000ull;
 }
 
-static void fill_cfg(struct ry_ctx *ctx)
+void ry_ctx_fill_cfg(struct ry_ctx *ctx)
 {
     const struct ry_config *c = ctx->config;
     struct ry_mesh *m = &ctx->mesh;
@@ -158,7 +158,7 @@ static int begin(struct ry_ctx *ctx, const ry_ctx_attr *attr, uint64_t *deadline
     ctx->mesh.pe = ctx->boot->pe;
     ctx->mesh.n_pes = ctx->boot->n_pes;
     ctx->mesh.boot = ctx->boot;
-    ctx->mesh.sys_bytes = sys_layout(ctx, false);
+    ctx->mesh.sys_bytes = ry_ctx_sys_layout(ctx, false);
     ctx->mesh.heap_bytes = (ctx->config->heap_size_bytes + 4095) & ~4095ull;
     if (ctx->mesh.heap_bytes < ctx->mesh.sys_bytes + 4096)
         return ry_fail(RY_ERR_CONFIG,
@@ -170,7 +170,7 @@ static int begin(struct ry_ctx *ctx, const ry_ctx_attr *attr, uint64_t *deadline
     if (rc)
         return rc;
     ctx->mesh.heap = heap;
-    sys_layout(ctx, true);
+    ry_ctx_sys_layout(ctx, true);
     ctx->amo.peer = calloc(ctx->mesh.n_pes, sizeof(*ctx->amo.peer));
     return ctx->amo.peer ? ry_heap_init(ctx) : ry_fail(RY_ERR_NO_MEMORY, "no memory");
 }
@@ -182,7 +182,7 @@ static int join_job(struct ry_ctx *ctx, uint64_t deadline_ns)
     int rc;
 
     resolve_auto(ctx->config);
-    fill_cfg(ctx);
+    ry_ctx_fill_cfg(ctx);
     rc = ry_ctx_open_nic(ctx, &ctx->mesh.nic);
     if (rc == RY_OK)
         rc = ry_ctx_choose_homes(ctx);

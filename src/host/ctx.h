@@ -56,6 +56,11 @@ struct ry_ctx {
     uint64_t ops;           /* posted since then */
 };
 
+/* ctx.c: also for the simulator, which has neither threads nor an operating system. Bytes of the heap's
+ * front, placed when `place`; settings to mesh and env. */
+uint64_t ry_ctx_sys_layout(struct ry_ctx *ctx, bool place);
+void ry_ctx_fill_cfg(struct ry_ctx *ctx);
+
 /* ctx_nic.c, ctx_peers.c, ctx_thread.c, ctx_event.c */
 /* auto becomes the backend that this machine has. */
 void ry_ctx_pick_nic(struct ry_config *c);

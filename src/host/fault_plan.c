@@ -22,6 +22,7 @@ struct planned {
     uint64_t base_ns; /* its moments count from here; 0: not started */
     uint64_t base_ops;
     uint32_t downs; /* of a flap: how many so far */
+    bool watch;     /* it happens at a peer, and what we send there is hit: only a record */
     bool done;
 };
 
@@ -110,8 +111,12 @@ static int take(struct ry_ctx *ctx, const struct ry_spec *spec, uint64_t seed, u
     for (uint32_t i = 0; i < spec->n && ctx->boot->incarnation == 0; i++) {
         const struct ry_spec_event *e = &spec->event[i];
 
-        if ((e->pe != RY_SPEC_ANY && e->pe != ctx->mesh.pe) ||
-            (e->rail != RY_SPEC_ANY && e->rail >= ctx->mesh.hello.rails))
+        /* a receiving end that fails is seen by those who send to it */
+        bool watch = e->kind == RY_SPEC_QP_ERROR && e->pe != RY_SPEC_ANY && e->pe != ctx->mesh.pe &&
+                     (e->peer == RY_SPEC_ANY || e->peer == ctx->mesh.pe);
+
+        if (!watch && ((e->pe != RY_SPEC_ANY && e->pe != ctx->mesh.pe) ||
+                       (e->rail != RY_SPEC_ANY && e->rail >= ctx->mesh.hello.rails)))
             continue;
         f->plan[f->n_plan++] =
             (struct planned){.e = *e,
@@ -226,7 +231,7 @@ static bool busy(const struct ry_channel *ch, uint32_t active)
     return ry_packed_seq(ry_observe_cons(r)) != ry_packed_seq(ry_observe_ready(r));
 }
 
-static void find_hits(struct ry_mesh *m, struct record *rec)
+static void find_hits(struct ry_mesh *m, struct record *rec, uint32_t peer_rail)
 {
     uint32_t n = 0;
 
@@ -240,7 +245,8 @@ static void find_hits(struct ry_mesh *m, struct record *rec)
             const struct ry_out_channel *oc = &m->peers[q].out[c];
             uint32_t active = ry_state_active(ry_observe_state(oc->ch));
 
-            if (!(rec->rails >> oc->slot[active].rail & 1))
+            if (!(rec->rails >> oc->slot[active].rail & 1) ||
+                (peer_rail != RY_SPEC_ANY && oc->slot[active].peer_rail != peer_rail))
                 continue;
             rec->hits[rec->n_hits++] =
                 (struct hit){.peer = q,
@@ -252,9 +258,9 @@ static void find_hits(struct ry_mesh *m, struct record *rec)
     }
 }
 
-static void open_record(struct ry_ctx *ctx, const struct ry_spec_event *e, uint32_t rail,
-                        uint64_t now_ns, uint64_t base_ns)
+static void open_record(struct ry_ctx *ctx, const struct planned *p, uint32_t rail, uint64_t now_ns)
 {
+    const struct ry_spec_event *e = &p->e;
     struct ry_fault_plan_state *f = ctx->faults;
     struct record *more =
         f->n_records < RECORDS_MAX ? realloc(f->records, (f->n_records + 1) * sizeof(*more)) : NULL;
@@ -265,13 +271,19 @@ static void open_record(struct ry_ctx *ctx, const struct ry_spec_event *e, uint3
     struct record *rec = &f->records[f->n_records++];
     *rec = (struct record){.at_ns = now_ns,
                            .rails = rails_hit(&ctx->mesh, e, rail),
-                           .peer = e->peer == RY_SPEC_ANY ? -1 : (int32_t)e->peer};
+                           .peer = p->watch                 ? (int32_t)e->pe
+                                   : e->peer == RY_SPEC_ANY ? -1
+                                                            : (int32_t)e->peer};
     snprintf(rec->r.kind, sizeof(rec->r.kind), "%s", ry_spec_kind_name(e->kind));
     rec->r.pe = ctx->mesh.pe;
     rec->r.rail = rail;
-    rec->r.at_us = (double)(now_ns - (ctx->fault_base_ns ? ctx->fault_base_ns : base_ns)) * 1e-3;
+    rec->r.at_us = (double)(now_ns - (ctx->fault_base_ns ? ctx->fault_base_ns : p->base_ns)) * 1e-3;
     rec->r.detect_us = rec->r.switch_us = rec->r.failback_us = -1;
-    find_hits(&ctx->mesh, rec);
+    find_hits(&ctx->mesh, rec, p->watch ? e->rail : RY_SPEC_ANY);
+    if (p->watch && rec->n_hits == 0) { /* nothing of ours goes there */
+        free(rec->hits);
+        f->n_records--;
+    }
 }
 
 static void inject(struct ry_ctx *ctx, const struct planned *p, uint32_t rail, uint64_t now_ns)
@@ -292,7 +304,9 @@ static void inject(struct ry_ctx *ctx, const struct planned *p, uint32_t rail, u
         .seed = ctx->faults->seed + e->column * 0x9e3779b97f4a7c15ull + p->downs,
     };
 
-    open_record(ctx, e, rail, now_ns, p->base_ns);
+    open_record(ctx, p, rail, now_ns);
+    if (p->watch)
+        return;
     int rc = nic->ops->fault ? nic->ops->fault(nic, &fault) : RY_ERR_UNSUPPORTED;
     if (rc)
         ry_log(&ctx->log, RY_DEBUG_WARN, "fault %s on rail %u could not be injected: %s",
@@ -316,7 +330,7 @@ static void happen(struct ry_ctx *ctx, struct planned *p, uint64_t now_ns)
     for (uint32_t r = 0; r < m->hello.rails; r++) {
         uint32_t nic = m->hello.rail[r].nic % 64;
 
-        if (p->e.rail != RY_SPEC_ANY && p->e.rail != r)
+        if (!p->watch && p->e.rail != RY_SPEC_ANY && p->e.rail != r)
             continue;
         if (p->e.kind == RY_SPEC_NIC_DOWN && (nics >> nic & 1))
             continue; /* this NIC is down already */

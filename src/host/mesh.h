@@ -142,8 +142,9 @@ struct ry_peer {
     struct ry_in_slot *in;      /* [n_channels * RY_SLOTS], theirs to us */
     uint64_t rails_up;          /* bit per peer rail: not known to be down */
     uint64_t rails_drained;
-    uint32_t news;       /* number of the newest RAILS message seen */
-    uint32_t acked_news; /* number of ours that it has */
+    uint8_t rail_downs[RY_RAILS_MAX]; /* as its newest news has it */
+    uint32_t news;                    /* number of the newest RAILS message seen */
+    uint32_t acked_news;              /* number of ours that it has */
     uint32_t rkeys[RY_RAILS_MAX][RY_MRS_MAX];
     uint32_t weights[RY_CHANNELS_MAX];
     uint32_t weight_sum;
@@ -171,7 +172,7 @@ struct ry_mesh {
     uint32_t rails_news; /* number of our newest RAILS message */
     uint32_t rails_told; /* and of the one that was sent to all */
     uint64_t rails_repeat_ns;
-    uint64_t rail_down_ns[RY_RAILS_MAX];
+    uint8_t rail_downs[RY_RAILS_MAX]; /* how often each has gone down */
     uint64_t hint;
     bool virtual_time; /* the simulator's: waits never sleep, relax is the scheduler */
     void *ring_memory;

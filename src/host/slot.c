@@ -71,6 +71,7 @@ void ry_slot_offer(struct ry_mesh *m, uint32_t pe, struct ry_out_channel *oc, st
     h->nic_qp = s->qp;
     h->qpn = s->addr.qpn;
     h->next_idx = s->probe_idx;
+    ry_st_rel64(&h->offered_ns, ry_now(&m->env));
     ry_st_rel64(&h->port_up, 1);
     ry_st_rel64(&h->preferred, home ? RY_PREFER_HOME
                                     : RY_PREFER_BACKUP - ry_min32(cost / 8, RY_PREFER_BACKUP - 1));

@@ -57,6 +57,7 @@ void ep_body(ry_ctx *ctx, const struct ry_run *run, struct ry_report *report);
 /* Results of all PEs. */
 struct ep_total {
     uint64_t checked, lost, duplicated, corrupted, masked, iterations;
+    uint64_t dispatch_bytes, minimum_bytes; /* to other nodes: sent, and needed at least */
     bool ok;
     struct ep_phase_total {
         double us_p50, us_p99, us_worst, gbps, rail_gbps, local_gbps;

@@ -19,8 +19,9 @@ struct pe {
     struct ry_report *report;
     const struct ep_job *job;
     uint32_t me, n;
-    uint64_t *stop; /* in the heap: the iteration before which the run ends; 0: unknown */
-    bool apart;     /* a PE was lost: dispatch and combine alone keep the others together */
+    uint64_t minimum_bytes; /* of this iteration */
+    uint64_t *stop;         /* in the heap: the iteration before which the run ends; 0: unknown */
+    bool apart;             /* a PE was lost: dispatch and combine alone keep the others together */
     uint64_t active[MASK_WORDS];
     ry_ref_tally tally;
     double start_s, shown_s;
@@ -92,6 +93,11 @@ static int check_dispatch(struct pe *p, const ry_ep_output *out)
     ry_ref *ref;
     ry_ep_active(p->ep, p->active);
     int rc = ep_data_reference(&p->data, p->active, &ref);
+    if (rc == RY_OK) {
+        ry_ref_wire wire;
+        ry_ref_wire_minimum(ref, p->me, &wire);
+        p->minimum_bytes = wire.node_rows * wire.row_bytes;
+    }
     if (rc == RY_OK)
         rc = ry_ref_check_dispatch(ref, p->me, out, &p->tally);
     if (rc == RY_OK)
@@ -173,6 +179,7 @@ static void account(struct pe *p)
     ry_samples_add(&r->dispatch.time, p->dispatch_s * 1e6);
     ry_samples_add(&r->combine.time, p->combine_s * 1e6);
     ry_samples_add(&r->step, (p->dispatch_s + p->combine_s) * 1e6);
+    r->minimum_bytes += p->minimum_bytes;
     r->dispatch.rail_bytes += d.rail_bytes;
     r->dispatch.local_bytes += d.local_bytes;
     r->combine.rail_bytes += c.rail_bytes;

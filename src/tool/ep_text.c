@@ -49,6 +49,8 @@ void ep_total_make(const struct ry_run *run, struct ep_total *t)
         t->duplicated += r->duplicated;
         t->corrupted += r->corrupted;
         t->masked += r->masked;
+        t->dispatch_bytes += r->dispatch.rail_bytes;
+        t->minimum_bytes += r->minimum_bytes;
         t->iterations = r->at > t->iterations ? r->at : t->iterations;
     }
     make_phase(run, 0, &t->dispatch);
@@ -147,6 +149,9 @@ json_t *ep_json(const struct ry_run *run, const struct ep_job *job, const struct
                              (json_int_t)t->corrupted, "masked", (json_int_t)t->masked, "dispatch",
                              phase_json(&t->dispatch), "combine", phase_json(&t->combine), "rails",
                              ry_rails_json(run), "faults", ry_timeline_json(run));
+    json_object_set_new(json, "wire",
+                        json_pack("{s:I, s:I}", "dispatch_bytes", (json_int_t)t->dispatch_bytes,
+                                  "minimum_bytes", (json_int_t)t->minimum_bytes));
     json_object_set_new(json, "iterations", json_integer((json_int_t)t->iterations));
     json_object_set_new(json, "pes", json_integer(run->reports[0].n_pes));
     json_object_set_new(json, "nodes", json_integer(run->reports[0].n_nodes));

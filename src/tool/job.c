@@ -203,7 +203,7 @@ int ry_tool_job_read(struct ry_tool_job *job, const char *command, uint32_t pes,
     if (job->pes_as && ry_tool_choice(command, "--pes-as", job->pes_as, as, &threads))
         return TOOL_BAD_INPUT;
     job->threads = threads == 1;
-    bool ours = has("RY_TOOL_REPORTS"); /* this command again, as a PE: its flags are its parent's */
+    bool ours = has("RY_TOOL_REPORTS"); /* this command again, as a PE with the same flags */
     if (job->launched && !ours && (job->pes || job->nodes || job->pes_as))
         return ry_tool_error(command,
                              "--pes, --nodes and --pes-as are the launcher's to say: leave "

@@ -187,7 +187,7 @@ int ry_command_perf(int argc, char **argv)
     struct ry_run run = {.job = &shared,
                          .body = perf_body,
                          .arg = &job,
-                         .pin = job.op == PERF_PING_PONG || shared.both};
+                         .pin = true};
     if (code == TOOL_OK)
         code = ry_run_start(&run, argc, argv, &printer);
     if (code == TOOL_OK && printer)

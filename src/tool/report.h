@@ -87,6 +87,7 @@ struct ry_report {
     /* ep */
     uint64_t checked, lost, duplicated, corrupted, masked;
     struct ry_phase dispatch, combine;
+    uint64_t minimum_bytes; /* that a dispatch must send to other nodes, rows only */
     struct ry_samples step;
     struct ry_usage first, last;
     uint64_t rss_most;

@@ -48,6 +48,14 @@ check "input goes to PE 0" 0 "$R" run -n 2 sh -c 'read x; echo "$RAILYARD_PE:$x"
 says 1 '^0:word$'
 says 1 '^1:$'
 
+# The same with the real thing: contexts of the command itself.
+check "PEs that contradict each other" 2 "$R" run -n 2 sh -c \
+    'export RAILYARD_CHANNELS=$((RAILYARD_PE + 2)); exec "$0" ep --hidden 256 --iters 1' "$R"
+says 2 'pe 0 has RAILYARD_CHANNELS=2 but pe 1 has RAILYARD_CHANNELS=3: give both the same$'
+check "a context that never comes" 137 "$R" run -n 3 sh -c \
+    '[ "$RAILYARD_PE" = 1 ] && kill -9 $$; exec "$0" ep --hidden 256 --iters 1' "$R"
+says 2 '^railyard ep: pe 1 was killed by signal 9 \(Killed\) while starting$'
+
 check "no such program" 2 "$R" run -n 2 ./no-such-program
 says 1 "^railyard run: cannot start './no-such-program': No such file or directory$"
 check "no program" 2 "$R" run -n 2

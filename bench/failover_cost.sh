@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# What failover costs while nothing fails: blocks with it off and on in one run, 8 B to 1 MiB.
+# shellcheck source=/dev/null disable=SC2154,SC2034
+. "$(dirname "$0")/lib.sh"
+limit=300
+quiet "$bin" perf put --size 8:1M --iters 6400 --failover both --json "$work/j" && {
+    value "$work/j" '"\n".join(f"{r[chr(98)+"ytes"]:>9} B: {r["failover_cost"]:+.4f}" for r in j["rows"])' \
+        2>/dev/null
+    claim "median cost over all sizes" "$(value "$work/j" \
+        'round(sorted(r["failover_cost"] for r in j["rows"])[len(j["rows"]) // 2], 4)')" '<=' 0.01
+    claim "greatest cost of a size" "$(value "$work/j" \
+        'round(max(r["failover_cost"] for r in j["rows"]), 4)')" '<=' 0.01
+}
+done_with_claims

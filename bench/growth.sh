@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# The main job over minutes: memory, descriptors and threads do not grow; jitter of its steps.
+# usage: bench/growth.sh [TIME] [FAULT-SPEC]
+# shellcheck source=/dev/null disable=SC2154,SC2034
+. "$(dirname "$0")/lib.sh"
+limit=1200
+quiet "$bin" ep --duration "${1:-5m}" --tokens 64 ${2:+--fault "$2"} --json "$work/j" && {
+    claim "memory of a PE, last over first" "$(value "$work/j" \
+        'round(max(p["rss_last_bytes"] / p["rss_first_bytes"] for p in j["step"]["pes"]), 3)')" \
+        '<=' 1.5
+    claim "descriptors gained" "$(value "$work/j" \
+        'max(p["descriptors_last"] - p["descriptors_first"] for p in j["step"]["pes"])')" '<=' 0
+    claim "threads gained" "$(value "$work/j" \
+        'max(p["threads_last"] - p["threads_first"] for p in j["step"]["pes"])')" '<=' 0
+    value "$work/j" '"steps: p50 %.1f us, p99 %.1f us, worst %.1f us" % (j["step"]["us_p50"],
+        j["step"]["us_p99"], j["step"]["us_worst"])'
+}
+done_with_claims

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# All rails of a PE gone for good: an error within RAILYARD_TIMEOUT (here 1 s) and 100 ms that names
+# the peer, the rail and the cause; the exit code says that a peer could not be reached.
+# shellcheck source=/dev/null disable=SC2154,SC2034
+. "$(dirname "$0")/lib.sh"
+export RAILYARD_TIMEOUT=1s
+start=$(date +%s%N)
+timeout 30 "$bin" perf put --size 64K --duration 20s --json "$work/j" \
+    --fault 'port-down@500ms:pe0/rail0;port-down@500ms:pe0/rail1' >"$work/out" 2>"$work/err"
+claim "exit code" "$?" '==' 3
+took=$((($(date +%s%N) - start) / 1000000))
+tail -n 1 "$work/err"
+claim "from the start of the command to its end, ms (the loss comes at about 700)" "$took" '<=' 4000
+claim "the error names peer and rail" "$(grep -cE 'pe 1 .*rail' "$work/err")" '>=' 1
+done_with_claims

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bootstrap and control of the simulated world: collectives are meetings of coroutines, control
+ * datagrams are late, lost and doubled as the plan says. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/world.h"
+
+enum { CTL_LATE_NS = 3000 };
+
+/* All PEs come, the last one lets all go on; parts stay valid until all have left. */
+static int meet(struct ry_boot *b, const void *in, size_t len, uint64_t deadline_ns)
+{
+    struct ry_sim_meet *m = &ry_sim->meet;
+    uint32_t generation = m->generation;
+
+    (void)deadline_ns;
+    while (m->left) /* the meeting before is not over */
+        ry_sim_sleep(50);
+    generation = m->generation;
+    m->part[b->pe] = (void *)(uintptr_t)in;
+    m->len[b->pe] = len;
+    if (++m->arrived == b->n_pes) {
+        m->arrived = 0;
+        m->left = b->n_pes;
+        m->generation++;
+    }
+    while (m->generation == generation)
+        ry_sim_sleep(100);
+    return RY_OK;
+}
+
+static int sim_allgather(struct ry_boot *b, const void *in, size_t len, void *out,
+                         uint64_t deadline)
+{
+    int rc = meet(b, in, len, deadline);
+
+    for (uint32_t i = 0; i < b->n_pes; i++)
+        memcpy((uint8_t *)out + i * len, ry_sim->meet.part[i], len);
+    ry_sim->meet.left--;
+    while (ry_sim->meet.left)
+        ry_sim_sleep(50);
+    return rc;
+}
+
+static int sim_allgatherv(struct ry_boot *b, const void *in, size_t len, void **out, size_t *offs,
+                          uint64_t deadline)
+{
+    int rc = meet(b, in, len, deadline);
+    size_t total = 0;
+    uint8_t *all;
+
+    for (uint32_t i = 0; i < b->n_pes; i++) {
+        offs[i] = total;
+        total += ry_sim->meet.len[i];
+    }
+    offs[b->n_pes] = total;
+    all = malloc(total + 1);
+    for (uint32_t i = 0; all && i < b->n_pes; i++)
+        memcpy(all + offs[i], ry_sim->meet.part[i], ry_sim->meet.len[i]);
+    *out = all;
+    ry_sim->meet.left--;
+    while (ry_sim->meet.left)
+        ry_sim_sleep(50);
+    return all ? rc : RY_ERR_NO_MEMORY;
+}
+
+static int sim_barrier(struct ry_boot *b, uint64_t deadline)
+{
+    int rc = meet(b, NULL, 0, deadline);
+
+    ry_sim->meet.left--;
+    while (ry_sim->meet.left)
+        ry_sim_sleep(50);
+    return rc;
+}
+
+static int sim_share_fds(struct ry_boot *b, const int *mine, int n, int *fds, uint64_t deadline)
+{
+    (void)b, (void)mine, (void)n, (void)fds, (void)deadline;
+    return RY_ERR_UNSUPPORTED; /* PEs are in one process */
+}
+
+static int sim_same(struct ry_boot *b, uint32_t pe)
+{
+    (void)b, (void)pe;
+    return 1;
+}
+
+static void put_ctl(uint32_t from, uint32_t to, const void *msg, size_t len)
+{
+    struct ry_sim_world *w = ry_sim;
+
+    for (uint32_t i = 0; i < RY_SIM_CTL; i++) {
+        struct ry_sim_ctl *c = &w->ctl[i];
+
+        if (c->len)
+            continue;
+        c->due_ns = w->now_ns + 200 + ry_sim_below(&w->rng, CTL_LATE_NS);
+        if (ry_sim_chance(&w->rng, w->plan.ctl_loss_p))
+            c->due_ns += ry_sim_below(&w->rng, 100 * CTL_LATE_NS); /* old news */
+        c->from = from;
+        c->to = to;
+        c->len = (uint32_t)len;
+        memcpy(c->msg, msg, len);
+        return;
+    }
+}
+
+static int sim_ctl_send(struct ry_boot *b, uint32_t pe, const void *msg, size_t len)
+{
+    struct ry_sim_world *w = ry_sim;
+
+    if (len > sizeof(w->ctl[0].msg))
+        return RY_ERR_INVALID;
+    if (ry_sim_chance(&w->rng, w->plan.ctl_loss_p))
+        return RY_OK;
+    put_ctl(b->pe, pe, msg, len);
+    if (ry_sim_chance(&w->rng, w->plan.ctl_loss_p))
+        put_ctl(b->pe, pe, msg, len);
+    return RY_OK;
+}
+
+static int sim_ctl_recv(struct ry_boot *b, uint32_t *from, void *msg, size_t *len)
+{
+    struct ry_sim_world *w = ry_sim;
+
+    for (uint32_t i = 0; i < RY_SIM_CTL; i++) {
+        struct ry_sim_ctl *c = &w->ctl[i];
+
+        if (!c->len || c->to != b->pe || c->due_ns > w->now_ns)
+            continue;
+        *from = c->from;
+        *len = c->len;
+        memcpy(msg, c->msg, c->len);
+        c->len = 0;
+        w->events++;
+        return 1;
+    }
+    return 0;
+}
+
+static int sim_poll_event(struct ry_boot *b, struct ry_boot_event *ev)
+{
+    (void)b, (void)ev;
+    return 0;
+}
+
+static int sim_wait_fd(struct ry_boot *b)
+{
+    (void)b;
+    return -1;
+}
+
+static void sim_close(struct ry_boot *b) { (void)b; }
+
+static const struct ry_boot_ops ops = {
+    .allgather = sim_allgather,
+    .allgatherv = sim_allgatherv,
+    .barrier = sim_barrier,
+    .share_fds = sim_share_fds,
+    .same_process = sim_same,
+    .same_host = sim_same,
+    .ctl_send = sim_ctl_send,
+    .ctl_recv = sim_ctl_recv,
+    .poll_event = sim_poll_event,
+    .wait_fd = sim_wait_fd,
+    .close = sim_close,
+};
+
+void ry_sim_boot_init(struct ry_sim_world *w, uint32_t pe)
+{
+    w->pe[pe].boot = (struct ry_boot){.ops = &ops,
+                                      .pe = pe,
+                                      .n_pes = w->plan.pes,
+                                      .node = pe,
+                                      .n_nodes = w->plan.pes,
+                                      .local_pe = 0,
+                                      .n_local = 1,
+                                      .job = w->plan.seed};
+}

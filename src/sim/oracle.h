@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The oracles' view: what every PE has sent, and what stands in every heap. Each oracle is a file.
+ */
+#ifndef RY_SIM_ORACLE_H
+#define RY_SIM_ORACLE_H
+
+#include "sim/world.h"
+
+enum {
+    RY_SIM_SLOTS = 8,
+    RY_SIM_CELL_WORDS = 8,
+    RY_SIM_COUNTERS = 2,
+    RY_SIM_FETCHED = 1024,
+};
+
+struct ry_sim_cell {
+    uint64_t word[RY_SIM_CELL_WORDS];
+};
+
+/* The same layout in every heap. */
+struct ry_sim_area {
+    struct ry_sector sig[2][RY_SIM_PES];
+    struct ry_sim_cell in[2][RY_SIM_PES][RY_SIM_SLOTS], out[2][RY_SIM_PES][RY_SIM_SLOTS];
+    struct ry_sim_cell plain_in[RY_SIM_PES][RY_SIM_SLOTS], plain_out[RY_SIM_PES][RY_SIM_SLOTS];
+    struct ry_sim_cell fixed, got;
+    uint64_t counter[RY_SIM_COUNTERS];
+};
+
+struct ry_sim_stream {
+    uint64_t started, sent, quiet; /* sender: messages begun, posted, proven */
+    uint64_t seen;                 /* receiver: greatest value seen */
+};
+
+struct ry_sim_model {
+    struct ry_sim_area *area;
+    bool ready, second_done;
+    struct ry_sim_stream stream[2][RY_SIM_PES]; /* to each peer */
+    uint64_t seen[2][RY_SIM_PES];               /* from each peer */
+    uint64_t stamp;
+    uint32_t plain_slot[RY_SIM_PES];
+    uint64_t plain_stamp[RY_SIM_PES][RY_SIM_SLOTS];
+    uint32_t fetched[RY_SIM_COUNTERS];              /* adds that were run here */
+    uint8_t taken[RY_SIM_COUNTERS][RY_SIM_FETCHED]; /* old values handed out */
+    void *ep; /* struct ry_ep, when the plan has rounds of it */
+    uint64_t ep_rounds;
+};
+
+struct ry_sim_model *ry_sim_model_of(uint32_t pe);
+
+/* oracle_order.c: no signal before its payload, no ghost in a reused buffer. */
+void ry_oracle_look(uint32_t pe);
+/* oracle_quiet.c: nothing is reported complete that is not; at the end all is there, once. */
+void ry_oracle_quiet(uint32_t pe);
+void ry_oracle_final(void);
+/* oracle_atomic.c: fetched values are what a sequential order allows. */
+void ry_oracle_fetched(uint32_t pe, uint32_t at, uint32_t word, uint64_t old);
+void ry_oracle_got(uint32_t pe, uint32_t from);
+/* oracle_state.c: states are legal, queues never overrun, both ends agree in the end. */
+void ry_oracle_states(void);
+void ry_oracle_agree(void);
+bool ry_oracle_may_fail(uint32_t pe, int rc);
+/* ep_round.c: one dispatch and combine, checked bit for bit. */
+bool ry_sim_ep_round(struct ry_sim_pe *pe);
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* No signal before its payload; no ghost in a reused buffer; signals never go back. */
+#include "core/signal.h"
+#include "sim/oracle.h"
+
+static bool whole(const struct ry_sim_cell *c, uint64_t stamp)
+{
+    if (c->word[0] != stamp)
+        return false;
+    for (uint32_t i = 1; i < RY_SIM_CELL_WORDS; i++)
+        if (c->word[i] != stamp * 0x9e3779b97f4a7c15ull + i)
+            return false;
+    return true;
+}
+
+static void look_at(uint32_t pe, uint32_t from, uint32_t s)
+{
+    struct ry_sim_model *m = ry_sim_model_of(pe), *f = ry_sim_model_of(from);
+    uint64_t v = ry_observe_signal(&m->area->sig[s][from]), started = f->stream[s][pe].started;
+
+    if (v > started) {
+        ry_sim_violate("signal: pe %u sees value %llu of pe %u, which has begun only %llu", pe,
+                       (unsigned long long)v, from, (unsigned long long)started);
+        return;
+    }
+    if (v < m->seen[s][from]) {
+        ry_sim_violate("signal: the value of pe %u at pe %u went back from %llu to %llu", from, pe,
+                       (unsigned long long)m->seen[s][from], (unsigned long long)v);
+        return;
+    }
+    m->seen[s][from] = v;
+    /* what the sender has not begun to write again must stand there */
+    for (uint64_t k = v; k + RY_SIM_SLOTS > v && k > 0; k--) {
+        const struct ry_sim_cell *c = &m->area->in[s][from][k % RY_SIM_SLOTS];
+
+        if (f->stream[s][pe].started >= k + RY_SIM_SLOTS)
+            break;
+        if (!whole(c, k << 8 | from << 4 | s)) {
+            ry_sim_violate("payload: pe %u sees signal %llu of pe %u, and slot of %llu holds %llx",
+                           pe, (unsigned long long)v, from, (unsigned long long)k,
+                           (unsigned long long)c->word[0]);
+            return;
+        }
+    }
+}
+
+void ry_oracle_look(uint32_t pe)
+{
+    for (uint32_t q = 0; q < ry_sim->plan.pes && !ry_sim->failed; q++) {
+        if (q == pe || !ry_sim_model_of(q)->ready || !ry_sim_model_of(pe)->ready)
+            continue;
+        look_at(pe, q, 0);
+        look_at(pe, q, 1);
+    }
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* States are legal, queues never overrun, and in the end both ends of every path agree. */
+#include "sim/oracle.h"
+
+static void look_at(const struct ry_out_channel *oc, uint32_t pe, uint32_t q, uint32_t c)
+{
+    const struct ry_channel *ch = oc->ch;
+    const struct ry_ring *r = &ch->ring[ry_state_active(ch->state)];
+    int64_t used = ry_seq_diff(ry_packed_seq(r->resv_head), ch->released);
+
+    if (used < 0 || used > (int64_t)ch->depth)
+        ry_sim_violate("overrun: channel %u of pe %u to %u holds %lld of %u blocks", c, pe, q,
+                       (long long)used, ch->depth);
+    if (ry_state_of(ch->state) == RY_CH_GOOD &&
+        ry_seq_diff(ry_packed_seq(r->cons), ry_packed_seq(r->ready_head)) > 0)
+        ry_sim_violate("frontier: channel %u of pe %u to %u has completed what was not posted", c,
+                       pe, q);
+    for (uint32_t s = 0; s < RY_SLOTS; s++)
+        if (ch->ring[s].failed_epoch > oc->slot[s].epoch ||
+            oc->slot[s].host.fenced_epoch > oc->slot[s].epoch)
+            ry_sim_violate("epoch: slot %u of channel %u of pe %u to %u is ahead of its life", s, c,
+                           pe, q);
+}
+
+void ry_oracle_states(void)
+{
+    for (uint32_t p = 0; p < ry_sim->plan.pes; p++) {
+        const struct ry_mesh *m = &ry_sim->pe[p].ctx->mesh;
+
+        for (uint32_t q = 0; q < ry_sim->plan.pes; q++)
+            for (uint32_t c = 0; c < m->peers[q].n_channels; c++)
+                look_at(&m->peers[q].out[c], p, q, c);
+    }
+}
+
+/* An armed life at the initiator is a ready one at the responder. */
+void ry_oracle_agree(void)
+{
+    for (uint32_t p = 0; p < ry_sim->plan.pes; p++) {
+        const struct ry_mesh *m = &ry_sim->pe[p].ctx->mesh;
+
+        for (uint32_t q = 0; q < ry_sim->plan.pes; q++) {
+            const struct ry_peer *far = &ry_sim->pe[q].ctx->mesh.peers[p];
+
+            for (uint32_t i = 0; i < m->peers[q].n_channels * RY_SLOTS; i++) {
+                const struct ry_out_slot *s = &m->peers[q].out[i / RY_SLOTS].slot[i % RY_SLOTS];
+
+                if (s->state == RY_OUT_ARMED && !s->condemned &&
+                    m->peers[q].out[i / RY_SLOTS].ch->ring[i % RY_SLOTS].failed_epoch < s->epoch &&
+                    (far->in[i].state != RY_IN_READY || far->in[i].epoch != s->epoch))
+                    ry_sim_violate("agreement: slot %u of pe %u to %u is armed as life %llu, and "
+                                   "there it is state %d of life %llu",
+                                   i, p, q, (unsigned long long)s->epoch, (int)far->in[i].state,
+                                   (unsigned long long)far->in[i].epoch);
+            }
+        }
+    }
+}
+
+/* Errors are legal only where no path is left for longer than the time-out: the plans of these runs
+ * end every fault long before it. */
+bool ry_oracle_may_fail(uint32_t pe, int rc)
+{
+    (void)pe;
+    (void)rc;
+    return false;
+}
+
+void ry_sim_check_end(struct ry_sim_world *w)
+{
+    for (uint32_t p = 0; p < w->plan.pes && !w->failed; p++) {
+        struct ry_sim_model *m = w->pe[p].model;
+
+        for (uint32_t i = 0; i < RY_SIM_COUNTERS; i++)
+            if (m->area->counter[i] != m->fetched[i])
+                ry_sim_violate("atomic: word %u of pe %u is %llu after %u adds", i, p,
+                               (unsigned long long)m->area->counter[i], m->fetched[i]);
+    }
+    ry_oracle_states();
+    ry_oracle_final();
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run's plan: everything that follows from its seed. */
+#include <string.h>
+
+#include "sim/world.h"
+
+enum { US = 1000, BUSY_NS = 700 * US }; /* a run's traffic lasts about this long without faults */
+
+static uint64_t below(uint64_t *r, uint64_t n) { return ry_sim_below(r, n); }
+
+static const enum ry_nic_fault_kind kinds[] = {
+    RY_FAULT_PORT_DOWN, RY_FAULT_PORT_DOWN, RY_FAULT_STALL,      RY_FAULT_DROP,
+    RY_FAULT_ACK_DROP,  RY_FAULT_DELAY,     RY_FAULT_GHOST,      RY_FAULT_CQE_ERROR,
+    RY_FAULT_QP_ERROR,  RY_FAULT_NIC_DOWN,  RY_FAULT_GID_CHANGE,
+};
+
+static void make_fault(struct ry_sim_plan *p, struct ry_sim_fault *f, uint64_t *r)
+{
+    /* none of them blames the request: a NIC that lies twice about one message has convicted it */
+    static const uint8_t syndromes[] = {0x15, 0x15, 0x05, 0x02, 0x22, 0x10};
+
+    memset(f, 0, sizeof(*f));
+    f->at_ns = 1200000 + below(r, BUSY_NS);
+    f->pe = (uint32_t)below(r, p->pes);
+    f->f.kind = kinds[below(r, sizeof(kinds) / sizeof(kinds[0]))];
+    f->f.rail = (uint32_t)below(r, p->rails);
+    f->f.peer = below(r, 3) == 0 ? (int32_t)below(r, p->pes) : -1;
+    f->f.p = 0.05 + (double)below(r, 900) / 1000;
+    f->f.for_ns = (5 + below(r, 400)) * US;
+    f->f.delay_ns = (1 + below(r, 200)) * US;
+    f->f.jitter_ns = below(r, 20) * US;
+    f->f.syndrome = syndromes[below(r, sizeof(syndromes))];
+    f->f.vendor = (uint8_t)below(r, 256);
+    f->f.seed = ry_sim_random(r);
+    if (f->f.kind == RY_FAULT_CQE_ERROR)
+        f->f.for_ns = 0; /* one of them */
+}
+
+static void make_chaos(struct ry_sim_plan *p, uint64_t *r)
+{
+    if (below(r, 2))
+        p->chaos.visible_delay_ns_max = (uint32_t)below(r, 8 * US);
+    if (below(r, 3) == 0)
+        p->chaos.exec_delay_ns_max = (uint32_t)below(r, 3 * US);
+    if (below(r, 2))
+        p->chaos.ack_delay_ns_max = (uint32_t)below(r, 5 * US);
+    if (below(r, 3) == 0)
+        p->chaos.reorder_p = (uint32_t)below(r, 65536);
+    if (below(r, 5) == 0)
+        p->chaos.lost_cqe_p = (uint32_t)below(r, 300);
+}
+
+/* swarm: each run has a subset of what can go wrong, so that rare pairs of things meet. */
+void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm)
+{
+    uint64_t r = seed ^ 0x6a09e667f3bcc908ull;
+
+    memset(p, 0, sizeof(*p));
+    p->seed = seed;
+    p->pes = RY_SIM_PES;
+    p->rails = below(&r, 6) == 0 ? 1 : 2;
+    p->handler = (enum ry_handler)below(&r, 3);
+    p->depth = 16u << below(&r, 2);
+    p->ops = 50;
+    p->ep = below(&r, 8) == 0;
+    p->second = below(&r, 2);
+    p->point_p = (uint32_t)(below(&r, 3) == 0 ? 8000 : below(&r, 1500));
+    p->stall_p = (uint32_t)below(&r, 3000);
+    p->ctl_loss_p = below(&r, 2) ? (uint32_t)below(&r, 12000) : 0;
+    p->seq_first = below(&r, 4) == 0 ? RY_SEQ_MASK - below(&r, 200) : below(&r, 3) * 65500;
+    p->epoch_first = below(&r, 4) == 0 ? UINT64_MAX - 100000 : 1;
+    make_chaos(p, &r);
+    p->n_faults = (uint32_t)below(&r, swarm ? RY_SIM_FAULTS : 6);
+    for (uint32_t i = 0; i < p->n_faults; i++) {
+        make_fault(p, &p->fault[i], &r);
+        if (swarm && i &&
+            below(&r, 3) == 0) { /* the same again, soon after: flaps, double failures */
+            p->fault[i].pe = p->fault[i - 1].pe;
+            p->fault[i].at_ns = p->fault[i - 1].at_ns + below(&r, 100 * US);
+        }
+    }
+}

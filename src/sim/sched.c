@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The scheduler: virtual time, who runs next, and the hooks by which core/ yields to it. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sim/world.h"
+
+enum {
+    STEP_NS = 40,     /* a task that yields at a shared access goes on about this much later */
+    STALL_NS = 40000, /* and a preempted one this much */
+    RELAX_NS = 150,   /* first sleep of a wait */
+    RELAX_DOUBLINGS = 7,
+};
+
+struct ry_sim_world *ry_sim;
+int ry_mutant;
+
+uint64_t ry_sim_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15ull;
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+}
+
+/* Deadline of the running task is in the future: somebody else first. */
+void ry_sim_sleep(uint64_t ns)
+{
+    struct ry_sim_task *t = ry_sim->running;
+
+    t->wake_ns = ry_sim->now_ns + ns;
+    ry_coro_yield();
+}
+
+/* A shared access: with some chance another task runs first, sometimes for long. */
+void ry_sim_point(void)
+{
+    struct ry_sim_world *w = ry_sim;
+
+    if (!w || !w->running || !ry_sim_chance(&w->sched_rng, w->plan.point_p))
+        return;
+    if (ry_sim_chance(&w->sched_rng, w->plan.stall_p))
+        ry_sim_sleep(ry_sim_below(&w->sched_rng, STALL_NS) + 1);
+    else
+        ry_sim_sleep(ry_sim_below(&w->sched_rng, 2 * STEP_NS) + 1);
+}
+
+uint64_t ry_sim_now(void *arg)
+{
+    (void)arg;
+    return ry_sim->now_ns;
+}
+
+void ry_sim_relax(void *arg)
+{
+    struct ry_sim_world *w = ry_sim;
+    uint32_t n;
+
+    (void)arg;
+    if (!w->running)
+        return;
+    n = w->running->relaxed++;
+    ry_sim_sleep(
+        ry_sim_below(&w->sched_rng, RELAX_NS << (n < RELAX_DOUBLINGS ? n : RELAX_DOUBLINGS)) + 20);
+}
+
+void ry_sim_kick(void *arg, struct ry_ring *ring, uint32_t prod_idx)
+{
+    struct ry_ctx *ctx = arg;
+    struct ry_sim_world *w = ry_sim;
+
+    if (w->verbose) {
+        const struct ry_wqe *q = &ring->wqe[(prod_idx - 1) & ring->mask];
+
+        ry_sim_trace("pe%u rings qp %x index %u: opcode %x raddr %llx", ctx->mesh.pe, ring->qpn,
+                     prod_idx, ry_wqe_opcode(q), (unsigned long long)ry_be64(q->raddr));
+    }
+    ctx->mesh.nic->ops->kick(ring->nic_qp, prod_idx);
+    w->pe[ctx->mesh.pe].nic_due_ns = w->now_ns;
+}
+
+void ry_sim_trace(const char *form, ...)
+{
+    struct ry_sim_world *w = ry_sim;
+    char *to = w->trace[w->traced++ % RY_SIM_TRACE];
+    int n = snprintf(to, sizeof(w->trace[0]), "%10.3f us ", (double)w->now_ns / 1e3);
+    va_list args;
+
+    va_start(args, form);
+    vsnprintf(to + n, sizeof(w->trace[0]) - (size_t)n, form, args);
+    va_end(args);
+}
+
+void ry_sim_violate(const char *form, ...)
+{
+    struct ry_sim_world *w = ry_sim;
+    va_list args;
+
+    if (w->failed)
+        return;
+    w->failed = true;
+    va_start(args, form);
+    vsnprintf(w->violation, sizeof(w->violation), form, args);
+    va_end(args);
+    ry_sim_trace("VIOLATION %s", w->violation);
+}
+
+/* Faults whose time has come. */
+static uint64_t inject(struct ry_sim_world *w)
+{
+    uint64_t next = UINT64_MAX;
+
+    for (uint32_t i = 0; i < w->plan.n_faults; i++) {
+        struct ry_sim_fault *f = &w->plan.fault[i];
+        struct ry_sim_pe *pe = &w->pe[f->pe];
+
+        if (f->done)
+            continue;
+        if (f->at_ns > w->now_ns) {
+            next = ry_min64(next, f->at_ns);
+            continue;
+        }
+        f->done = true;
+        if (!pe->ctx)
+            continue;
+        ry_sim_trace("fault kind %d pe%u/rail%u peer %d for %llu ns", f->f.kind, f->pe, f->f.rail,
+                     f->f.peer, (unsigned long long)f->f.for_ns);
+        pe->ctx->mesh.nic->ops->fault(pe->ctx->mesh.nic, &f->f);
+        pe->nic_due_ns = w->now_ns;
+    }
+    return next;
+}
+
+/* NICs do what is due. */
+static uint64_t drive(struct ry_sim_world *w)
+{
+    uint64_t next = UINT64_MAX;
+
+    for (uint32_t i = 0; i < w->plan.pes; i++) {
+        struct ry_sim_pe *pe = &w->pe[i];
+
+        if (!pe->ctx || !pe->ctx->mesh.nic)
+            continue;
+        if (pe->nic_due_ns <= w->now_ns) {
+            uint64_t due = pe->ctx->mesh.nic->ops->drive(pe->ctx->mesh.nic, w->now_ns);
+
+            pe->nic_due_ns = due <= w->now_ns ? w->now_ns + 1 : due;
+            w->events++;
+        }
+        next = ry_min64(next, pe->nic_due_ns);
+    }
+    return next;
+}
+
+/* The live task that wakes first; equals are drawn. */
+static struct ry_sim_task *pick(struct ry_sim_world *w, uint64_t *wake)
+{
+    struct ry_sim_task *best = NULL;
+    uint32_t same = 1;
+
+    *wake = UINT64_MAX;
+    for (uint32_t i = 0; i < RY_SIM_TASKS; i++) {
+        struct ry_sim_task *t = &w->task[i];
+
+        if (!t->live || t->wake_ns > *wake)
+            continue;
+        if (t->wake_ns < *wake) {
+            same = 1;
+        } else if (ry_sim_below(&w->sched_rng, ++same) != 0) {
+            continue;
+        }
+        *wake = t->wake_ns;
+        best = t;
+    }
+    return best;
+}
+
+static void step(struct ry_sim_world *w, struct ry_sim_task *t)
+{
+    w->steps++;
+    w->running = t;
+    ry_coro_resume(&t->coro);
+    w->running = NULL;
+    if (t->coro.done)
+        t->live = false;
+}
+
+/* Until no application lives, an oracle has spoken, or time is over. */
+void ry_sim_run_world(struct ry_sim_world *w, uint64_t limit_ns)
+{
+    while (w->live_apps && !w->failed) {
+        uint64_t fault_ns = inject(w), nic_ns = drive(w), wake;
+        struct ry_sim_task *t = pick(w, &wake);
+        uint64_t next = ry_min64(wake, ry_min64(fault_ns, nic_ns));
+
+        if (next == UINT64_MAX || next > limit_ns)
+            return;
+        if (next > w->now_ns)
+            w->now_ns = next;
+        if (t && wake <= w->now_ns && wake <= nic_ns)
+            step(w, t);
+    }
+}
+
+void ry_sim_mark(const char *name) { (void)name; }

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Building and taking down one run's world. The context is the product's struct, put together
+ * without threads and without an operating system. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "host/agent.h"
+#include "host/error.h"
+#include "nic/emu/emu.h"
+#include "sim/world.h"
+
+uint64_t ry_sim_now(void *arg);
+void ry_sim_relax(void *arg);
+void ry_sim_kick(void *arg, struct ry_ring *ring, uint32_t prod_idx);
+
+enum {
+    US = 1000,
+    PATH_TIMEOUT_NS = 60 * US,
+    TIMEOUT_NS = 30000 * US,
+    RECOVERY_NS = 100 * US,
+    READY_NS = 20000 * US,
+    LATENCY_NS = 300,
+    RETRY_NS = 8 * US,
+    WORLD_NS = 400000 * US, /* a run that has not ended by then hangs */
+    SETTLE_NS = 20000 * US, /* time for both ends to agree at the end */
+};
+
+static int open_nic(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
+{
+    struct ry_emu_cfg cfg = {
+        .pe = i,
+        .n_pes = w->plan.pes,
+        .rails = w->plan.rails,
+        .ports_per_nic = 2,
+        .latency_ns = LATENCY_NS,
+        .retry_count = 3,
+        .retry_ns = RETRY_NS,
+        .seed = w->plan.seed + i,
+        .virtual_time = true,
+        .threads = true,
+        .now_ns = ry_sim_now,
+        .chaos = w->plan.chaos,
+    };
+
+    return ry_emu_open(&cfg, &pe->ctx->mesh.nic);
+}
+
+static void settings(struct ry_config *c, const struct ry_sim_plan *p)
+{
+    ry_config_defaults(c);
+    c->qp_depth = p->depth;
+    c->handler = p->handler == RY_HANDLER_GPU   ? RY_USE_GPU
+                 : p->handler == RY_HANDLER_CPU ? RY_USE_CPU
+                                                : RY_USE_CPU_HOST_MEMORY;
+    c->p2p = false;
+    c->failover = RY_FAILOVER_ON;
+    c->path_timeout_ns = PATH_TIMEOUT_NS;
+    c->timeout_ns = TIMEOUT_NS;
+    c->recovery_interval_ns = RECOVERY_NS;
+    c->recovery_interval_max_ns = 16 * RECOVERY_NS;
+    c->recovery_probes = 2;
+    c->failure_threshold = 2;
+    c->seed = p->seed;
+}
+
+static void quiet_event(void *arg, const struct ry_mesh *m, int type, uint32_t peer,
+                        uint32_t channel, uint32_t rail, uint32_t to_rail,
+                        const struct ry_channel *ch)
+{
+    (void)arg, (void)ch;
+    ry_sim_trace("pe%u event %d peer %u channel %u rail %u -> %u", m->pe, type, peer, channel, rail,
+                 to_rail);
+}
+
+static int join_world(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
+{
+    struct ry_ctx *ctx = pe->ctx;
+    struct ry_mesh *m = &ctx->mesh;
+    struct ry_nic_export ex = {.fd = -1};
+    int rc;
+
+    settings(ctx->config, &w->plan);
+    ctx->boot = &pe->boot;
+    ctx->threads = true;
+    ctx->heap_fd = ctx->wake_fd = ctx->proxy_fd = -1;
+    ctx->start_timeout_ns = WORLD_NS;
+    m->pe = i;
+    m->n_pes = w->plan.pes;
+    m->boot = &pe->boot;
+    m->heap = pe->heap;
+    m->heap_bytes = RY_SIM_HEAP;
+    m->sys_bytes = ry_ctx_sys_layout(ctx, false);
+    memset(m->heap, 0, m->heap_bytes);
+    ry_ctx_sys_layout(ctx, true);
+    ctx->amo.peer = calloc(m->n_pes, sizeof(*ctx->amo.peer));
+    if (!ctx->amo.peer || ry_heap_init(ctx))
+        return RY_ERR_NO_MEMORY;
+    ry_ctx_fill_cfg(ctx);
+    m->virtual_time = true;
+    m->on_event = quiet_event;
+    m->cfg.seq_first = w->plan.seq_first;
+    m->cfg.epoch_first = w->plan.epoch_first;
+    m->env.now_ns = ry_sim_now;
+    m->env.relax = ry_sim_relax;
+    m->env.kick = ry_sim_kick;
+    m->env.ready_ns_max = READY_NS;
+    m->env.move_ns_max = 2 * PATH_TIMEOUT_NS;
+    rc = open_nic(w, pe, i);
+    if (rc == RY_OK)
+        rc = m->nic->ops->export_seg(m->nic, &ex);
+    if (rc)
+        return rc;
+    strcpy(m->hello.nic, "sim");
+    m->hello.seg_bytes = ex.len_bytes;
+    m->hello.seg_base = (uint64_t)(uintptr_t)ex.base;
+    rc = ry_mesh_hello(m, WORLD_NS);
+    for (uint32_t q = 0; rc == RY_OK && q < m->n_pes; q++) {
+        m->peers[q].heap = (void *)(uintptr_t)m->peers[q].hello.heap_base;
+        m->peers[q].seg = (void *)(uintptr_t)m->peers[q].hello.seg_base;
+    }
+    return rc == RY_OK ? ry_mesh_connect(m, WORLD_NS) : rc;
+}
+
+static void agent_task(void *arg)
+{
+    struct ry_sim_pe *pe = arg;
+
+    for (;;) {
+        uint64_t now = ry_sim->now_ns, next = ry_agent_step(&pe->ctx->mesh, now);
+
+        ry_amo_work(pe->ctx);
+        if (next > now + 20 * US)
+            next = now + 20 * US; /* control messages wake no one here */
+        ry_sim_sleep(next > now ? next - now : 1);
+    }
+}
+
+static void proxy_task(void *arg)
+{
+    struct ry_mesh *m = &((struct ry_sim_pe *)arg)->ctx->mesh;
+
+    for (;;) {
+        bool any = false;
+
+        for (uint32_t q = 0; q < m->n_pes; q++) {
+            for (uint32_t c = 0; c < m->peers[q].n_channels; c++) {
+                struct ry_out_channel *oc = &m->peers[q].out[c];
+
+                for (uint32_t i = 0; i < RY_SLOTS; i++)
+                    any |= ry_proxy_step(&oc->ch->ring[i], oc->slot[i].pslot, oc->slot[i].pecho,
+                                         &oc->slot[i].proxy_last, &m->env);
+            }
+        }
+        ry_sim_sleep(any ? 50 : 800);
+    }
+}
+
+static void start(struct ry_sim_world *w, uint32_t pe, uint32_t which, void (*run)(void *))
+{
+    struct ry_sim_task *t = &w->task[pe * RY_SIM_TASKS_A_PE + which];
+
+    if (!ry_coro_start(&t->coro, run, &w->pe[pe])) {
+        ry_sim_violate("no memory for a coroutine");
+        return;
+    }
+    t->pe = pe;
+    t->live = true;
+    t->relaxed = 0;
+    t->wake_ns = w->now_ns + ry_sim_below(&w->sched_rng, 100);
+}
+
+static void main_task(void *arg)
+{
+    struct ry_sim_pe *pe = arg;
+    struct ry_sim_world *w = ry_sim;
+    uint32_t i = pe->boot.pe;
+    int rc = join_world(w, pe, i);
+
+    if (rc) {
+        ry_sim_violate("pe %u could not start: %s", i, ry_last_error());
+        return;
+    }
+    start(w, i, 2, agent_task);
+    if (w->plan.handler != RY_HANDLER_GPU)
+        start(w, i, 3, proxy_task);
+    if (w->plan.second) {
+        w->live_apps++;
+        start(w, i, 1, ry_sim_second);
+    }
+    ry_sim_app(pe);
+}
+
+static bool build(struct ry_sim_world *w)
+{
+    for (uint32_t i = 0; i < w->plan.pes; i++) {
+        struct ry_sim_pe *pe = &w->pe[i];
+
+        if (!pe->heap)
+            pe->heap = aligned_alloc(4096, RY_SIM_HEAP);
+        pe->ctx = calloc(1, sizeof(*pe->ctx));
+        if (!pe->heap || !pe->ctx)
+            return false;
+        pe->ctx->config = calloc(1, sizeof(*pe->ctx->config));
+        if (!pe->ctx->config)
+            return false;
+        pthread_mutex_init(&pe->ctx->lock, NULL);
+        pthread_mutex_init(&pe->ctx->amo.lock, NULL);
+        pe->nic_due_ns = 0;
+        pe->finished = false;
+        pe->rc = 0;
+        ry_sim_boot_init(w, i);
+        ry_sim_workload_init(w, i);
+        w->live_apps++;
+        start(w, i, 0, main_task);
+    }
+    return true;
+}
+
+static void take_down(struct ry_sim_world *w)
+{
+    for (uint32_t i = 0; i < RY_SIM_TASKS; i++)
+        w->task[i].live = false;
+    for (uint32_t i = 0; i < w->plan.pes; i++) {
+        struct ry_ctx *ctx = w->pe[i].ctx;
+
+        ry_sim_workload_fini(w, i);
+        if (ctx && ctx->mesh.nic) {
+            ry_mesh_teardown_qps(&ctx->mesh);
+            ry_mesh_teardown(&ctx->mesh);
+        }
+    }
+    for (uint32_t i = 0; i < w->plan.pes; i++) {
+        struct ry_ctx *ctx = w->pe[i].ctx;
+
+        if (!ctx)
+            continue;
+        if (ctx->mesh.nic)
+            ctx->mesh.nic->ops->close(ctx->mesh.nic);
+        ry_heap_fini(ctx);
+        free(ctx->amo.peer);
+        free(ctx->config);
+        free(ctx);
+        w->pe[i].ctx = NULL;
+    }
+}
+
+static void describe_slots(const struct ry_out_channel *oc, const struct ry_peer *far)
+{
+    for (uint32_t k = 0; k < RY_SLOTS; k++) {
+        const struct ry_out_slot *o = &oc->slot[k];
+        const struct ry_ring *r = &oc->ch->ring[k];
+
+        if (o->state == RY_OUT_EMPTY && o->host.fenced_epoch >= r->epoch)
+            continue;
+        ry_sim_trace("    slot %u state %d life %lld armed %lld cond %lld failed %lld fenced %lld "
+                     "ring %lld [%llu,%llu) proven %llu far %d/%lld",
+                     k, (int)o->state, (long long)o->epoch, (long long)o->host.armed_epoch,
+                     (long long)o->host.condemn_epoch, (long long)r->failed_epoch,
+                     (long long)o->host.fenced_epoch, (long long)r->epoch,
+                     (unsigned long long)r->first, (unsigned long long)r->carried,
+                     (unsigned long long)r->proven, (int)far->in[oc->ch->id * RY_SLOTS + k].state,
+                     (long long)far->in[oc->ch->id * RY_SLOTS + k].epoch);
+    }
+}
+
+/* Who still runs, when a run does not end. */
+static void describe_hang(struct ry_sim_world *w)
+{
+    for (uint32_t i = 0; i < w->plan.pes; i++) {
+        struct ry_mesh *m = &w->pe[i].ctx->mesh;
+
+        for (uint32_t q = 0; m->peers && q < w->plan.pes; q++) {
+            for (uint32_t c = 0; c < m->peers[q].n_channels; c++) {
+                struct ry_out_channel *oc = &m->peers[q].out[c];
+                uint64_t st = oc->ch->state;
+                struct ry_ring *r = &oc->ch->ring[ry_state_active(st)];
+
+                ry_sim_trace("pe%u->%u.%u %s state %d slot %u resv %llu ready %llu cons %llu rel "
+                             "%llu",
+                             i, q, c, w->pe[i].finished ? "done" : "runs", (int)ry_state_of(st),
+                             ry_state_active(st), (unsigned long long)ry_packed_seq(r->resv_head),
+                             (unsigned long long)ry_packed_seq(r->ready_head),
+                             (unsigned long long)ry_packed_seq(r->cons),
+                             (unsigned long long)oc->ch->released);
+                if (!w->pe[i].finished)
+                    describe_slots(oc, &w->pe[q].ctx->mesh.peers[i]);
+            }
+        }
+    }
+}
+
+bool ry_sim_once(struct ry_sim_world *w, const struct ry_sim_plan *plan)
+{
+    ry_sim = w;
+    w->plan = *plan;
+    w->now_ns = 1000000;
+    w->rng = plan->seed * 0x2545f4914f6cdd1dull + 1;
+    w->sched_rng = plan->seed ^ 0x5bd1e995u;
+    w->steps = w->events = 0;
+    w->live_apps = 0;
+    w->failed = false;
+    w->violation[0] = '\0';
+    w->traced = 0;
+    w->running = NULL;
+    memset(&w->meet, 0, sizeof(w->meet));
+    memset(w->ctl, 0, sizeof(w->ctl));
+    if (!build(w))
+        ry_sim_violate("no memory for the world");
+    ry_sim_run_world(w, w->now_ns + WORLD_NS);
+    if (!w->failed && w->live_apps) {
+        describe_hang(w);
+        ry_sim_violate("progress: %u applications have not ended after %d ms", w->live_apps,
+                       WORLD_NS / 1000000);
+    }
+    if (!w->failed)
+        ry_sim_check_end(w);
+    take_down(w);
+    ry_sim = NULL;
+    return !w->failed;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The simulated world: PEs, their emulated NICs, their agents and proxies, in one thread with
+ * virtual time and a seeded scheduler. It runs the product's core/, nic/emu, host and ep code;
+ * waits and shared accesses yield to the scheduler (RY_SIM). */
+#ifndef RY_SIM_WORLD_H
+#define RY_SIM_WORLD_H
+
+#include "host/ctx.h"
+#include "nic/emu/emu.h"
+#include "sim/coro.h"
+
+enum {
+    RY_SIM_PES = 4,
+    RY_SIM_TASKS_A_PE = 4, /* application, second initiator, agent, proxy */
+    RY_SIM_TASKS = RY_SIM_PES * RY_SIM_TASKS_A_PE,
+    RY_SIM_HEAP = 512 << 10,
+    RY_SIM_CTL = 256, /* control messages under way */
+    RY_SIM_TRACE = 400,
+    RY_SIM_FAULTS = 12,
+};
+
+struct ry_sim_task {
+    struct ry_coro coro;
+    uint64_t wake_ns;
+    uint32_t relaxed; /* relaxes in a row: their sleep grows */
+    bool live;
+    uint32_t pe;
+};
+
+struct ry_sim_ctl {
+    uint64_t due_ns;
+    uint32_t from, to;
+    uint32_t len; /* 0: free */
+    uint8_t msg[192];
+};
+
+struct ry_sim_fault {
+    uint64_t at_ns;
+    uint32_t pe;
+    struct ry_nic_fault f;
+    bool done;
+};
+
+/* What one run is: all of it follows from the seed. */
+struct ry_sim_plan {
+    uint64_t seed;
+    uint32_t pes, rails;
+    enum ry_handler handler;
+    uint32_t depth;
+    uint32_t ops;        /* of each application */
+    bool ep;             /* with dispatch and combine rounds */
+    bool second;         /* a second initiator on each PE */
+    uint32_t point_p;    /* a shared access yields: 1/65536 */
+    uint32_t stall_p;    /* and then it is preempted for long */
+    uint32_t ctl_loss_p; /* a control message is lost, or doubled */
+    struct ry_emu_chaos chaos;
+    uint64_t seq_first, epoch_first;
+    uint32_t n_faults;
+    struct ry_sim_fault fault[RY_SIM_FAULTS];
+};
+
+struct ry_sim_pe {
+    struct ry_ctx *ctx;
+    struct ry_boot boot;
+    void *heap;
+    uint64_t nic_due_ns;
+    void *model; /* the workload's account */
+    bool finished;
+    int rc;
+    char error[256];
+};
+
+struct ry_sim_meet { /* one collective of the bootstrap under way */
+    uint32_t arrived, left, generation;
+    size_t len[RY_SIM_PES];
+    void *part[RY_SIM_PES];
+};
+
+struct ry_sim_world {
+    struct ry_sim_plan plan;
+    uint64_t now_ns, rng, sched_rng;
+    uint64_t steps, events;
+    struct ry_sim_task task[RY_SIM_TASKS];
+    struct ry_sim_pe pe[RY_SIM_PES];
+    struct ry_sim_ctl ctl[RY_SIM_CTL];
+    struct ry_sim_meet meet;
+    struct ry_sim_task *running;
+    uint32_t live_apps;
+    bool failed; /* an oracle has spoken: the first violation is kept */
+    char violation[512];
+    char trace[RY_SIM_TRACE][200];
+    uint32_t traced;
+    bool verbose;
+};
+
+/* One world at a time: hooks of core/ have no argument. */
+extern struct ry_sim_world *ry_sim;
+
+uint64_t ry_sim_random(uint64_t *state);
+/* Below n, n > 0. */
+static inline uint64_t ry_sim_below(uint64_t *state, uint64_t n)
+{
+    return ry_sim_random(state) % n;
+}
+static inline bool ry_sim_chance(uint64_t *state, uint32_t p)
+{
+    return (ry_sim_random(state) & 0xffff) < p;
+}
+
+/* sched.c */
+void ry_sim_sleep(uint64_t ns);
+void ry_sim_run_world(struct ry_sim_world *w, uint64_t limit_ns);
+void ry_sim_trace(const char *form, ...) __attribute__((format(printf, 1, 2)));
+void ry_sim_violate(const char *form, ...) __attribute__((format(printf, 1, 2)));
+
+/* world.c: make everything of the plan, run it, take it down. False: an oracle was violated. */
+bool ry_sim_once(struct ry_sim_world *w, const struct ry_sim_plan *plan);
+
+/* boot.c */
+void ry_sim_boot_init(struct ry_sim_world *w, uint32_t pe);
+
+/* workload.c: what the tasks of a PE do; called in their coroutines. */
+void ry_sim_app(void *arg);
+void ry_sim_second(void *arg);
+void ry_sim_workload_init(struct ry_sim_world *w, uint32_t pe);
+void ry_sim_workload_fini(struct ry_sim_world *w, uint32_t pe);
+/* After all applications have ended. */
+void ry_sim_check_end(struct ry_sim_world *w);
+
+/* plan.c: everything that follows from a seed. */
+void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm);
+
+/* coverage.c */
+void ry_sim_coverage_print(void);
+
+#endif
