@@ -70,8 +70,8 @@ struct ry_gpu_common {
     uint32_t topk, hidden;
     uint32_t local_count; /* experts here */
     uint32_t combine_blocks;
-    uint64_t *last; /* [block]: generation that used these buffers last, 0 none; ht: one word */
-    uint32_t phases;      /* bits RY_EP_SEND, RY_EP_RECV */
+    uint64_t *last;  /* [block]: generation that used these buffers last, 0 none; ht: one word */
+    uint32_t phases; /* bits RY_EP_SEND, RY_EP_RECV */
     int fp8, scale_kind;
 };
 

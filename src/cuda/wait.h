@@ -118,7 +118,8 @@ RY_DEV void ry_wait_ends(const struct ry_gpu_common *c, const uint64_t *ends, ui
 
     if (!gen)
         return;
-    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+    /* from the last thread on: the first warps have other things to do */
+    for (uint32_t i = blockDim.x - 1 - threadIdx.x; i < n; i += blockDim.x) {
         uint32_t pe = i / c->combine_blocks, block = i - pe * c->combine_blocks;
 
         if (!ry_wait_flag(c, ends + pe * RY_GPU_BLOCKS_MAX + block, gen, RY_AT_COMBINE_END, pe))
