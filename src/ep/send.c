@@ -43,6 +43,9 @@ struct ry_ep_stream ry_ep_stream_open(struct ry_ep *ep, uint32_t kind, uint64_t 
     struct ry_ep_stream s = {.ep = ep, .kind = kind, .peer = p, .channel = channel, .gen = gen};
 
     s.rows = ry_ep_span_of(ep, kind, gen, p, channel)->rows;
+    s.bytes_max = RY_EP_MESSAGE_BYTES;
+    if (ep->m->cfg.chunk_bytes)
+        s.bytes_max = ry_min64(s.bytes_max, ep->m->cfg.chunk_bytes);
     return s;
 }
 
@@ -114,7 +117,7 @@ void ry_ep_stream_write(struct ry_ep_stream *s, uint64_t to, uint64_t from, uint
 
     while (bytes > 0) {
         struct ry_req *q = s->n ? &ep->reqs[s->n - 1] : NULL;
-        uint64_t left = RY_EP_MESSAGE_BYTES - s->bytes;
+        uint64_t left = s->bytes_max - s->bytes;
         uint64_t piece = ry_min64(bytes, left);
 
         if (q && q->raddr + q->bytes == raddr && q->laddr + q->bytes == laddr) {
@@ -129,7 +132,7 @@ void ry_ep_stream_write(struct ry_ep_stream *s, uint64_t to, uint64_t from, uint
         bytes -= piece;
         if (bytes == 0)
             s->rows += rows;
-        if (s->n == room(s) || s->bytes == RY_EP_MESSAGE_BYTES)
+        if (s->n == room(s) || s->bytes == s->bytes_max)
             flush(s, false);
         if (s->rc)
             return;

@@ -71,6 +71,8 @@ struct ry_config {
     uint64_t nic_cap_bps;
     uint64_t latency_ns;
     char emu_sysfs[RY_CONFIG_TEXT];
+    uint64_t chunk_bytes;
+    char tune_file[RY_CONFIG_TEXT];
 
     int32_t gid_index;
     uint32_t roce_version;

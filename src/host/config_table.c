@@ -49,6 +49,9 @@ const struct ry_setting ry_settings[] = {
      "NVSHMEM_IBGDA_NUM_RC_PER_PE", NULL, "channels to each peer; auto: one a rail, two at least"},
     {"QP_DEPTH", RY_SET_U32, RY_SET_JOB | RY_SET_POW2, AT(qp_depth), "1024", 16, 32768, NULL,
      "NVSHMEM_QP_DEPTH", NULL, "64-byte blocks of a send queue, a power of two"},
+    {"CHUNK", RY_SET_SIZE, RY_SET_JOB, AT(chunk_bytes), "256K", 4 << 10, 256 << 10, NULL, NULL,
+     NULL,
+     "greatest message: a longer transfer becomes several; railyard tune finds what suits a shape"},
     {"BUFFERS", RY_SET_U32, RY_SET_JOB, AT(buffers), "2", 2, 3, NULL, NULL, NULL,
      "generations of dispatch and combine buffers; a third serves while a fence is under way"},
 
@@ -82,6 +85,9 @@ const struct ry_setting ry_settings[] = {
      "one-way latency of a port"},
     {"EMU_SYSFS", RY_SET_TEXT, 0, AT(emu_sysfs), "", 0, 0, NULL, NULL, NULL,
      "folder to show ports and counters in, in the form of /sys/class/infiniband"},
+
+    {"TUNE_FILE", RY_SET_TEXT, 0, AT(tune_file), "", 0, 0, NULL, NULL, "Tuning",
+     "file of railyard tune; without one $HOME/.config/railyard-tune.json"},
 
     {"GID_INDEX", RY_SET_I32, RY_SET_AUTO, AT(gid_index), "auto", 0, 255, NULL,
      "NVSHMEM_IB_GID_INDEX", "RDMA NICs", "source GID; auto: found by its type"},

@@ -79,6 +79,7 @@ void ry_ctx_fill_cfg(struct ry_ctx *ctx)
     m->cfg = (struct ry_mesh_cfg){
         .channels = c->channels,
         .depth = c->qp_depth,
+        .chunk_bytes = (uint32_t)c->chunk_bytes,
         .handler = c->handler == RY_USE_CPU               ? RY_HANDLER_CPU
                    : c->handler == RY_USE_CPU_HOST_MEMORY ? RY_HANDLER_CPU_HOST_MEMORY
                                                           : RY_HANDLER_GPU,

@@ -57,8 +57,8 @@ static int take_map(struct ry_ctx *ctx, const char *map, uint32_t gpu, uint64_t 
     return RY_OK;
 }
 
-/* Where no map says otherwise, a GPU's channels live on its nearest ports. A machine whose topology
- * cannot be read, or that has no such GPU, keeps all. */
+/* Where no map says otherwise, a GPU's channels live on its nearest ports. A machine whose
+ * topology cannot be read, or that has no such GPU, keeps all. */
 static void take_nearest(struct ry_ctx *ctx, uint32_t gpu, uint64_t *homes)
 {
     const ry_topo_options options = {.hca = NULL};

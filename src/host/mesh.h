@@ -49,6 +49,7 @@ struct ry_hello {
 struct ry_mesh_cfg {
     uint32_t channels; /* to each peer; 0 = as many as the larger rail count */
     uint32_t depth;
+    uint32_t chunk_bytes; /* of one message, at most; 0: as large as may be */
     enum ry_handler handler;
     bool failover;
     uint64_t path_timeout_ns, timeout_ns, check_ns, recovery_ns, recovery_ns_max;
@@ -94,7 +95,8 @@ struct ry_out_channel {
     struct ry_out_slot slot[RY_SLOTS];
     uint32_t home_rail, home_peer_rail;
     uint32_t weight;
-    uint64_t seen_cons, seen_ready, since_ns; /* silence watch */
+    uint64_t seen_cons, looked_ns, silent_ns; /* silence watch */
+    uint64_t since_ns; /* when it last saw progress, or nothing outstanding */
     uint32_t silent;
     uint64_t seen_state; /* for events */
     uint32_t seen_active_rail;
@@ -115,7 +117,7 @@ struct ry_in_slot {
     struct ry_qp_addr addr;
     struct ry_qp_addr peer;
     uint64_t since_ns;
-    uint32_t ladder; /* step of rule 7's ladder */
+    uint32_t ladder;        /* step of rule 7's ladder */
     uint64_t deaf_until_ns; /* an ARM that could not be met is not tried again before */
 };
 

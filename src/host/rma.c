@@ -62,6 +62,7 @@ static int stripe(struct ry_mesh *m, uint8_t opcode, uint32_t pe, uint32_t c, co
                   const void *local, uint64_t bytes)
 {
     uint64_t raddr = ry_mesh_raddr(m, pe, remote), laddr = ry_mesh_laddr(m, local), at = 0, end;
+    uint64_t chunk = m->cfg.chunk_bytes ? ry_min64(m->cfg.chunk_bytes, CHUNK_BYTES) : CHUNK_BYTES;
 
     while (at < bytes) {
         struct ry_req q[MESSAGE_CHUNKS];
@@ -69,7 +70,7 @@ static int stripe(struct ry_mesh *m, uint8_t opcode, uint32_t pe, uint32_t c, co
         int rc;
 
         for (; n < MESSAGE_CHUNKS && at < bytes; n++) {
-            uint32_t len = (uint32_t)ry_min64(bytes - at, CHUNK_BYTES);
+            uint32_t len = (uint32_t)ry_min64(bytes - at, chunk);
 
             q[n] = opcode == RY_OP_WRITE
                        ? write_req(raddr + at, (const uint8_t *)local + at, laddr + at, len)
@@ -292,6 +293,12 @@ int ry_put_signal_nbi(ry_ctx *ctx, void *dst, const void *src, size_t bytes, ry_
     }
     if (bytes)
         q[n++] = write_req(ry_mesh_raddr(m, pe, dst), src, ry_mesh_laddr(m, src), (uint32_t)bytes);
+    if (RY_MUT(RY_MUT_SIGNAL_OTHER_RAIL) && n) {
+        rc = ry_mesh_post(m, pe, (c + 1) % m->peers[pe].n_channels, q, n, 0, &end);
+        if (rc)
+            return rc;
+        n = 0;
+    }
     q[n++] = ry_signal_req(ry_mesh_raddr(m, pe, sig), value, 0);
     return ry_mesh_post(m, pe, c, q, n, 0, &end);
 }

@@ -3,6 +3,7 @@
 #include "ep.h"
 
 #include <railyard/routing.h>
+#include <railyard/tune.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,6 +101,37 @@ static int set_heap(struct ry_tool_job *shared, const struct ep_job *job)
     return ry_tool_job_set(shared, true, "HEAP_SIZE=%zuM", ((bytes + bytes / 16) >> 20) + 16);
 }
 
+/* What railyard tune found for this machine and shape, where the user says nothing else. */
+static int use_tuned(struct ry_tool_job *shared, const struct ep_flags *f,
+                     const struct ep_job *job)
+{
+    const ry_tune_shape shape = {.mode = f->mode,
+                                 .dtype = f->dtype,
+                                 .nic = shared->nic,
+                                 .rails = shared->rails,
+                                 .link_rate = shared->link_rate,
+                                 .pes = shared->n_pes,
+                                 .nodes = shared->n_nodes,
+                                 .tokens = job->tokens,
+                                 .hidden = job->attr.hidden,
+                                 .experts = job->attr.experts,
+                                 .topk = job->attr.topk};
+    ry_tune_choice choice;
+    if (shared->launched || shared->channels)
+        return TOOL_OK;
+    int status = ry_tune_load(NULL, &shape, &choice);
+    if (status == RY_ERR_NOT_FOUND)
+        return TOOL_OK;
+    if (status != RY_OK)
+        return ry_tool_error("ep", "%s", ry_last_error());
+    if (!shared->quiet && !getenv(JOB_REPORTS)) /* its PEs take it too, in silence */
+        printf("tuned for this shape: channels %u, chunk %uK\n", choice.channels,
+               choice.chunk_bytes >> 10);
+    int code = ry_tool_job_set(shared, true, "CHANNELS=%u", choice.channels);
+    return code != TOOL_OK ? code
+                           : ry_tool_job_set(shared, true, "CHUNK=%uK", choice.chunk_bytes >> 10);
+}
+
 static int finish(struct ry_run *run, const struct ep_job *job)
 {
     struct ep_total total;
@@ -150,6 +182,8 @@ int ry_command_ep(int argc, char **argv)
     code = ry_tool_job_read(&shared, "ep", 8, 2);
     job.seed = shared.seed_value;
     job.duration_ns = shared.duration_ns;
+    if (code == TOOL_OK)
+        code = use_tuned(&shared, &f, &job);
     if (code == TOOL_OK)
         code = set_heap(&shared, &job);
     if (code == TOOL_OK)

@@ -51,6 +51,39 @@ int ep_data_experts(struct ep_data *d, const ry_ep *ep, uint32_t pe, const ry_ep
 /* The reference of this iteration with the PEs in `active` (NULL: all). */
 int ep_data_reference(struct ep_data *d, const uint64_t *active, ry_ref **ref);
 
+enum { EP_MASK_WORDS = (JOB_PES_MAX + 63) / 64 };
+
+/* One PE at work. */
+struct ep_pe {
+    ry_ctx *ctx;
+    ry_ep *ep;
+    struct ep_data data;
+    struct ry_report *report;
+    const struct ep_job *job;
+    uint32_t me, n;
+    uint64_t minimum_bytes; /* of this iteration */
+    uint64_t *stop;         /* in the heap: the iteration before which the run ends; 0: unknown */
+    bool apart;             /* a PE was lost: dispatch and combine alone keep the others together */
+    uint64_t active[EP_MASK_WORDS]; /* PEs that the newest combine was with */
+    ry_ref_tally tally;
+    /* A dispatch that was right but for the rows of one PE: that PE must turn out to be lost. */
+    uint32_t suspect; /* UINT32_MAX: none */
+    uint32_t suspect_age;
+    ry_ref_tally suspicion;
+    double start_s, shown_s;
+    double dispatch_s, combine_s; /* of this iteration */
+};
+
+static inline bool ep_is_active(const struct ep_pe *p, uint32_t pe)
+{
+    return p->active[pe / 64] >> (pe % 64) & 1;
+}
+
+/* What arrived, then the experts' answers. */
+int ep_check_dispatch(struct ep_pe *p, const ry_ep_output *out);
+/* What came back, and what the library says is missing. */
+int ep_check_combine(struct ep_pe *p);
+
 /* What one PE does. */
 void ep_body(ry_ctx *ctx, const struct ry_run *run, struct ry_report *report);
 

@@ -10,57 +10,32 @@
 
 #include "ep.h"
 
-enum { MASK_WORDS = (JOB_PES_MAX + 63) / 64 };
-
-struct pe {
-    ry_ctx *ctx;
-    ry_ep *ep;
-    struct ep_data data;
-    struct ry_report *report;
-    const struct ep_job *job;
-    uint32_t me, n;
-    uint64_t minimum_bytes; /* of this iteration */
-    uint64_t *stop;         /* in the heap: the iteration before which the run ends; 0: unknown */
-    bool apart;             /* a PE was lost: dispatch and combine alone keep the others together */
-    uint64_t active[MASK_WORDS];
-    ry_ref_tally tally;
-    double start_s, shown_s;
-    double dispatch_s, combine_s; /* of this iteration */
-};
-
-static bool is_active(const struct pe *p, uint32_t pe)
-{
-    return p->active[pe / 64] >> (pe % 64) & 1;
-}
-
-static bool leads(const struct pe *p)
+static bool leads(const struct ep_pe *p)
 {
     uint32_t first = 0;
-    while (first < p->n && !is_active(p, first))
+    while (first < p->n && !ep_is_active(p, first))
         first++;
     return first == p->me;
 }
 
-/* PEs begin a timed part together. A barrier takes all PEs, so it ends with the first loss. */
-static int meet(struct pe *p)
+/* PEs begin a timed part together. Survivors of a loss may still meet; once the loss is agreed they
+ * do no more, since a replacement would not know how often they have. */
+static int meet(struct ep_pe *p)
 {
     int rc = p->apart ? RY_OK : ry_barrier(p->ctx);
-    if (rc != RY_ERR_PEER_LOST)
-        return rc;
-    p->apart = true;
-    return RY_OK;
+    return rc == RY_ERR_PEER_LOST ? RY_OK : rc;
 }
 
 /* The time is over: the PE in the lead says so before it begins iteration i. Nobody can end that
  * iteration without it, so everybody knows before i + 2. */
-static int announce_end(struct pe *p, uint64_t i)
+static int announce_end(struct ep_pe *p, uint64_t i)
 {
     double limit_s = (double)p->job->duration_ns * 1e-9;
     if (p->job->duration_ns == 0 || *p->stop || ry_tool_now_s() - p->start_s < limit_s || !leads(p))
         return RY_OK;
     *p->stop = i + 2;
     for (uint32_t pe = 0; pe < p->n; pe++) {
-        int rc = pe == p->me || !is_active(p, pe)
+        int rc = pe == p->me || !ep_is_active(p, pe)
                      ? RY_OK
                      : ry_put(p->ctx, p->stop, p->stop, sizeof *p->stop, pe);
         if (rc != RY_OK && rc != RY_ERR_PEER_LOST)
@@ -69,7 +44,7 @@ static int announce_end(struct pe *p, uint64_t i)
     return RY_OK;
 }
 
-static void show_progress(struct pe *p, uint64_t i)
+static void show_progress(struct ep_pe *p, uint64_t i)
 {
     double now = ry_tool_now_s();
     if (p->shown_s == 0 || now - p->shown_s < 0.2 || !leads(p))
@@ -87,55 +62,7 @@ static void show_progress(struct pe *p, uint64_t i)
                 (unsigned long long)wrong);
 }
 
-/* What arrived, then the experts' answers. */
-static int check_dispatch(struct pe *p, const ry_ep_output *out)
-{
-    ry_ref *ref;
-    ry_ep_active(p->ep, p->active);
-    int rc = ep_data_reference(&p->data, p->active, &ref);
-    if (rc == RY_OK) {
-        ry_ref_wire wire;
-        ry_ref_wire_minimum(ref, p->me, &wire);
-        p->minimum_bytes = wire.node_rows * wire.row_bytes;
-    }
-    if (rc == RY_OK)
-        rc = ry_ref_check_dispatch(ref, p->me, out, &p->tally);
-    if (rc == RY_OK)
-        rc = ep_data_experts(&p->data, p->ep, p->me, out);
-    if (rc == RY_OK)
-        ry_ref_destroy(ref);
-    return rc;
-}
-
-/* (token, expert) pairs of this PE whose expert went with a lost PE. */
-static uint64_t masked_pairs(const struct pe *p)
-{
-    const int32_t *idx = p->data.idx_of[p->me];
-    uint64_t n = 0;
-    for (uint32_t pe = 0; pe < p->n; pe++) {
-        int32_t first = (int32_t)ry_ep_first_expert(p->ep, pe);
-        int32_t end = first + (int32_t)ry_ep_local_experts(p->ep, pe);
-        for (uint32_t i = 0; !is_active(p, pe) && i < p->job->tokens * p->job->attr.topk; i++)
-            n += idx[i] >= first && idx[i] < end;
-    }
-    return n;
-}
-
-static int check_combine(struct pe *p)
-{
-    ry_ref *ref;
-    ry_ep_active(p->ep, p->active);
-    int rc = ep_data_reference(&p->data, p->active, &ref);
-    if (rc != RY_OK)
-        return rc;
-    ry_ref_check_combine(ref, p->me, p->data.out, p->job->attr.hidden * sizeof(uint16_t),
-                         &p->tally);
-    ry_ref_destroy(ref);
-    p->report->masked += masked_pairs(p);
-    return RY_OK;
-}
-
-static int iteration(struct pe *p)
+static int iteration(struct ep_pe *p)
 {
     ry_ep_input in;
     ry_ep_output out;
@@ -149,7 +76,7 @@ static int iteration(struct pe *p)
     rc = ry_ep_dispatch(p->ep, &in, &out, RY_EP_BOTH);
     p->dispatch_s = ry_tool_now_s() - t0;
     if (rc == RY_OK)
-        rc = check_dispatch(p, &out);
+        rc = ep_check_dispatch(p, &out);
     if (rc == RY_OK)
         rc = meet(p);
     if (rc != RY_OK)
@@ -157,7 +84,7 @@ static int iteration(struct pe *p)
     t0 = ry_tool_now_s();
     rc = ry_ep_combine(p->ep, p->data.y, stride, p->data.out, stride, RY_EP_BOTH);
     p->combine_s = ry_tool_now_s() - t0;
-    return rc == RY_OK ? check_combine(p) : rc;
+    return rc == RY_OK ? ep_check_combine(p) : rc;
 }
 
 static void usage_grew(struct ry_report *r, double at_s)
@@ -170,7 +97,7 @@ static void usage_grew(struct ry_report *r, double at_s)
     r->threads_most = u->threads > r->threads_most ? u->threads : r->threads_most;
 }
 
-static void account(struct pe *p)
+static void account(struct ep_pe *p)
 {
     struct ry_report *r = p->report;
     ry_ep_traffic d = {0}, c = {0};
@@ -190,14 +117,14 @@ static void account(struct pe *p)
     __atomic_store_n(&r->at, r->at + 1, __ATOMIC_RELAXED);
 }
 
-static bool ended(const struct pe *p, uint64_t i)
+static bool ended(const struct ep_pe *p, uint64_t i)
 {
     uint64_t stop = __atomic_load_n(p->stop, __ATOMIC_ACQUIRE);
     return p->job->duration_ns ? stop && i >= stop : i >= p->job->warmup + p->job->iters;
 }
 
 /* The warm-up is over: what was found wrong in it stays, how much was checked does not. */
-static int begin_counting(struct pe *p)
+static int begin_counting(struct ep_pe *p)
 {
     p->tally.checked = 0;
     int rc = meet(p);
@@ -206,11 +133,12 @@ static int begin_counting(struct pe *p)
     ry_usage_read(&p->report->first, 0);
     ry_report_base(p->report, p->ctx);
     ry_track_add(&p->report->track, p->ctx, 0);
+    p->report->origin_s = p->start_s;
     ry_fault_start(p->ctx);
     return rc;
 }
 
-static int loop(struct pe *p)
+static int loop(struct ep_pe *p)
 {
     uint64_t warmup = p->job->warmup;
     int rc = RY_OK;
@@ -238,7 +166,7 @@ static int loop(struct pe *p)
 void ep_body(ry_ctx *ctx, const struct ry_run *run, struct ry_report *report)
 {
     const struct ep_job *job = run->arg;
-    struct pe *p = calloc(1, sizeof *p);
+    struct ep_pe *p = calloc(1, sizeof *p);
     void *stop = NULL;
     if (!p) {
         ry_report_fail(report, RY_ERR_NO_MEMORY);
@@ -246,6 +174,7 @@ void ep_body(ry_ctx *ctx, const struct ry_run *run, struct ry_report *report)
     }
     p->ctx = ctx;
     p->report = report;
+    p->suspect = UINT32_MAX;
     p->job = job;
     p->me = ry_pe(ctx);
     p->n = ry_n_pes(ctx);

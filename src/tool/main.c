@@ -30,7 +30,9 @@ static const struct command commands[] = {
     {"doctor", ry_command_doctor, "is this machine ready; cause and fix of what is not"},
     {"env", ry_command_env, "export lines for this machine: railyard, nvshmem, deepep, nccl"},
     {"plan", ry_command_plan, "what of an install is done, needed or blocked; a script for it"},
+    {"tune", ry_command_tune, "find the best channels and chunks for a shape"},
     {"traffic", ry_command_traffic, "run a command and see which ports carry its bytes"},
+    {"sim", ry_command_sim, "try to break exactly-once in a simulated world; seeds repeat"},
     {NULL, NULL, NULL},
 };
 

@@ -121,6 +121,19 @@ static void test_drop_half(void **state)
     close_all();
 }
 
+/* A NOP sends nothing, so nothing of it can be lost. */
+static void test_drop_spares_nops(void **state)
+{
+    (void)state;
+    open_with(0, 0);
+    yard_fault(&y, 0, yard_drop(0, 1.0));
+    ry_wqe_nop(&p.ring[0], 0, p.addr.qpn, 0, true);
+    p.prod = 1;
+    yard_ring(&p);
+    assert_int_equal(yard_await(&p, 0, TRY_NS * 2), RY_CQE_REQ);
+    close_all();
+}
+
 static void test_drop_all(void **state)
 {
     (void)state;
@@ -384,6 +397,7 @@ int main(void)
         cmocka_unit_test(test_stall_at_the_far_end),
         cmocka_unit_test(test_only_towards_a_peer),
         cmocka_unit_test(test_drop_half),
+        cmocka_unit_test(test_drop_spares_nops),
         cmocka_unit_test(test_drop_all),
         cmocka_unit_test(test_ack_drop_all),
         cmocka_unit_test(test_ack_drop_atomic),

@@ -1,7 +1,10 @@
 #!/bin/bash
-# check.sh short|full: everything that is tried on real verbs, in guests (guest.sh draws them).
+# check.sh short|full|speed: everything that is tried on real verbs, in guests (guest.sh draws
+# them).
 #   short  under 3 minutes: the parts come up, the chief faults look as faults.expect says
-#   full   under 10 minutes: every fault several times, two guests
+#   full   under 10 minutes: every fault twice, two guests, 50 links pulled, ep while links are
+# pulled
+#   speed  perf beside perftest in turns; wants a machine of its own, decides nothing
 # Results are left in $RY_TEST_BUILD/qemu/result; logs of a guest that failed in qemu/failed.
 # exit: 0 all as expected, 1 something is not, 2 bad use, 77 the parts cannot be had here
 set -euo pipefail
@@ -13,9 +16,9 @@ result=$cache/result
 probe=$build/test/rdma-probe
 form=${1:-short}
 case $form in
-    short | full) ;;
+    short | full | speed) ;;
     *)
-        echo "check.sh: '$form' is neither short nor full" >&2
+        echo "check.sh: '$form' is none of short, full, speed" >&2
         exit 2
         ;;
 esac
@@ -46,16 +49,39 @@ step() { # seconds, what, command: runs it, says how it went, remembers a failur
 guest=("$here/guest.sh" -c "$cache")
 data=(-f "$here/pair.sh" -- sh pair.sh)
 faults=(-o "$result" -b "$probe" -f "$here/faults.sh" -- sh faults.sh)
+mesh=(-b "$build/test/rdma-mesh" -- rdma-mesh)
+command=(-b "$build/bin/railyard" -f "$here/on_node.sh")
+run=(-f "$here/ep_run.sh" -- sh ep_run.sh)
 
 step 60 "both ports of both nodes move data" "${guest[@]}" -t 40 "${data[@]}"
-if [ "$form" = short ]; then
-    step 90 "links break and are mended" "${guest[@]}" -t 80 "${faults[@]}" 1 \
-        far-down near-down near-carrier bridge-down acks-lost-atomic far-flap bad-key
-else
-    step 90 "two guests move data on both ports" "${guest[@]}" -2 -t 60 "${data[@]}"
-    step 300 "links break and are mended" "${guest[@]}" -t 250 "${faults[@]}" 3
-fi
-step 100 "the verbs backend works and fails as it should" "${guest[@]}" -t 80 \
-    -b "$build/test/rdma-nic" -- rdma-nic
-step 10 "faults look as expected" "$here/compare.sh" "$here/faults.expect" "$result/faults.txt"
+case $form in
+    short)
+        step 90 "links break and are mended" "${guest[@]}" -t 80 "${faults[@]}" 1 \
+            far-down near-down near-carrier bridge-down acks-lost-atomic bad-key
+        step 10 "faults look as expected" \
+            "$here/compare.sh" "$here/faults.expect" "$result/faults.txt"
+        step 100 "the verbs backend works and fails as it should" "${guest[@]}" -t 80 \
+            -b "$build/test/rdma-nic" -- rdma-nic
+        step 100 "4 links pulled under the library" "${guest[@]}" -t 80 "${mesh[@]}" -n 4
+        step 100 "ep between the nodes is exact" "${guest[@]}" -t 80 "${command[@]}" "${run[@]}" 1
+        ;;
+    full)
+        step 90 "two guests move data on both ports" "${guest[@]}" -2 -t 60 "${data[@]}"
+        step 250 "links break and are mended" "${guest[@]}" -t 220 "${faults[@]}" 2
+        step 10 "faults look as expected" \
+            "$here/compare.sh" "$here/faults.expect" "$result/faults.txt"
+        step 100 "the verbs backend works and fails as it should" "${guest[@]}" -t 80 \
+            -b "$build/test/rdma-nic" -- rdma-nic
+        step 280 "50 links pulled under the library" "${guest[@]}" -t 250 "${mesh[@]}" -n 50
+        step 220 "ep is exact, also while links are pulled" "${guest[@]}" -t 200 \
+            "${command[@]}" "${run[@]}" 2 4
+        step 150 "no link left, and bad links" "${guest[@]}" -t 120 "${command[@]}" \
+            -f "$here/dead_run.sh" -- sh dead_run.sh
+        ;;
+    speed)
+        step 900 "beside perftest" "${guest[@]}" -t 850 "${command[@]}" \
+            -f "$here/speed_run.sh" -- sh speed_run.sh 7
+        grep '^speed:' "$result/all.log"
+        ;;
+esac
 exit $rc

@@ -56,6 +56,16 @@ run "text" 0 "$R" ep "${small[@]}" --duration 500ms --json "$work/ep.json" --svg
 }
 grep -qE '^railyard: job [0-9a-f]{16}: 4 pes on 2 nodes$' "$work/err" || failed "no job id"
 
+# a PE dies: the others finish, and only its share is missing
+for mode in ll ht; do
+    for when in iter20 op150; do
+        run "$mode, a PE is killed at $when" 0 "$R" ep "${small[@]}" --iters 60 --mode $mode \
+            --fault "kill@$when:pe2" --json - &&
+            json ep "$work/out" 'j["ok"] and j["lost"] == j["duplicated"] == j["corrupted"] == 0' \
+                'j["masked"] > 0 and j["iterations"] == 60'
+    done
+done
+
 # a job that is started by railyard run: PE 0 prints what all did
 run "under a launcher" 0 "$R" run -n 3 "$R" ep --tokens 8 --hidden 64 --experts 6 --topk 2 \
     --iters 6 --json "$work/run.json" && json ep "$work/run.json" "$good" "$rows" 'j["pes"] == 3'

@@ -21,6 +21,7 @@ struct outcome {
 
 struct fault {
     ry_facts *facts;
+    const char *write_to; /* folder to make the broken record in, instead of judging it */
     char handler[24];
     unsigned pes, tokens;
     struct outcome before, broken, mended;
@@ -103,8 +104,25 @@ static void unescape(char *text)
     *to = '\0';
 }
 
+/* The same change in the folder of --write. */
+static void write_fact(const struct fault *fault, const char *path, const char *text)
+{
+    char full[1024], command[2300];
+    snprintf(full, sizeof full, "%s/%s", fault->write_to, path);
+    snprintf(command, sizeof command, "rm -rf '%s' && mkdir -p \"$(dirname '%s')\"", full, full);
+    if (system(command) != 0)
+        die("cannot change", full);
+    FILE *file = text ? fopen(full, "w") : NULL;
+    if (text && (!file || fputs(text, file) < 0))
+        die("cannot write", full);
+    if (file)
+        fclose(file);
+}
+
 static void put(struct fault *fault, const char *path, const char *text)
 {
+    if (fault->write_to)
+        write_fact(fault, path, text);
     if (ry_facts_put(fault->facts, path, text, strlen(text)) != RY_OK)
         die("cannot set", path);
 }
@@ -146,6 +164,8 @@ static void change(struct fault *fault, const char *verb, char *path, char *text
     } else if (strcmp(verb, "sub") == 0) {
         substitute(fault, path, text);
     } else if (strcmp(verb, "hide") == 0) {
+        if (fault->write_to)
+            write_fact(fault, path, NULL);
         if (ry_facts_put(fault->facts, path, NULL, 0) != RY_OK)
             die("cannot hide", path);
     } else {
@@ -158,6 +178,11 @@ static void open_record(struct fault *fault, const char *name)
     char path[512];
     if (ry_facts_open(record_path(path, sizeof path, name), &fault->facts) != RY_OK)
         die("no such record", name);
+    char command[2300];
+    snprintf(command, sizeof command, "mkdir -p '%s' && cp -r '%s/.' '%s'",
+             fault->write_to ? fault->write_to : "", path, fault->write_to ? fault->write_to : "");
+    if (fault->write_to && system(command) != 0)
+        die("cannot copy", name);
 }
 
 /* Checks what the fault brought and only that, and the printed fix. */
@@ -207,6 +232,8 @@ static void read_line(struct fault *fault, char *line)
     if (!verb || verb[0] == '#')
         return;
     if (strcmp(verb, "mend") == 0) {
+        if (fault->write_to)
+            exit(0);
         judge_broken(fault);
     } else if (!first) {
         die("a line without a value", verb);
@@ -237,9 +264,10 @@ int main(int argc, char **argv)
 {
     static struct fault fault;
     char line[2048];
-    FILE *file = argc == 2 ? fopen(argv[1], "r") : NULL;
-    if (!file)
-        die("usage", "test_fault FILE");
+    FILE *file = argc == 2 || argc == 4 ? fopen(argv[1], "r") : NULL;
+    if (!file || (argc == 4 && strcmp(argv[2], "--write") != 0))
+        die("usage", "test_fault FILE [--write FOLDER]");
+    fault.write_to = argc == 4 ? argv[3] : NULL;
     while (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = '\0';
         read_line(&fault, line);

@@ -78,7 +78,7 @@ static bool ghosted(struct ry_nic_qp *qp, const struct ry_emu_flight *f, const s
 {
     const struct ry_nic_fault *g = ry_emu_fault_on(qp->nic, qp->rail, qp->peer, RY_FAULT_GHOST);
 
-    if (g == NULL || ry_emu_local_check(qp, op, f->off, f->len) != 0)
+    if (g == NULL || op->opcode == RY_OP_NOP || ry_emu_local_check(qp, op, f->off, f->len) != 0)
         return false;
     if (qp->retries == 0)
         ry_emu_ghost_add(qp, op, f, f->arrive_ns + g->delay_ns);
@@ -293,7 +293,8 @@ bool ry_emu_admit(struct ry_nic_qp *qp, uint64_t now, uint64_t *next)
     f->arrive_ns = qp->last_fin_ns;
     if (op.bad == 0 && op.opcode != RY_OP_NOP)
         f->arrive_ns += e->cfg.latency_ns * (inbound ? 2 : 1);
-    meet_faults(qp, f);
+    if (op.opcode != RY_OP_NOP)
+        meet_faults(qp, f);
     f->arrive_ns = qp->last_arrive_ns = ry_max64(f->arrive_ns, qp->last_arrive_ns);
     f->ack_ns = f->arrive_ns + (inbound || op.opcode == RY_OP_NOP ? 0 : e->cfg.latency_ns) +
                 chaos(e, e->cfg.chaos.ack_delay_ns_max);

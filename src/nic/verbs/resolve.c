@@ -46,7 +46,8 @@ struct question {
 };
 
 /* The kernel's route from own to peer over this interface: the next hop, which is the gateway or
- * the peer itself. The kernel takes a peer that no route covers to be on the link. */
+ * the peer itself, or 0 for an address of this machine. The kernel takes a peer that no route covers
+ * to be on the link. */
 static struct in_addr next_hop(uint32_t interface, struct in_addr own, struct in_addr peer)
 {
     struct question q = {
@@ -74,6 +75,8 @@ static struct in_addr next_hop(uint32_t interface, struct in_addr own, struct in
         struct rtattr *at = RTM_RTA(NLMSG_DATA(&a.head));
         int left = (int)RTM_PAYLOAD(&a.head);
 
+        if (((struct rtmsg *)NLMSG_DATA(&a.head))->rtm_type == RTN_LOCAL)
+            return (struct in_addr){0};
         for (; RTA_OK(at, left); at = RTA_NEXT(at, left))
             if (at->rta_type == RTA_GATEWAY && RTA_PAYLOAD(at) == sizeof(peer))
                 memcpy(&peer, RTA_DATA(at), sizeof(peer));
@@ -155,7 +158,7 @@ int ry_verbs_resolve(struct ry_verbs_rail *r, uint32_t gid_index, const union ib
     if (s < 0)
         return RY_OK;
     hop = next_hop(e.ndev_ifindex, own, peer);
-    if (!known(s, name, hop)) {
+    if (hop.s_addr != 0 && !known(s, name, hop)) {
         (void)send(s, "", 0, 0); /* its only use is the question that goes before it */
         if (!wait_known(s, name, hop, wait)) {
             memcpy(r->silent, peer_gid, RY_GID_BYTES);

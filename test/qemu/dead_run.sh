@@ -1,0 +1,53 @@
+#!/bin/sh
+# dead_run.sh: runs in the guest. Every link of node a goes down while PEs talk, and stays down:
+# both nodes must end with an error, in bounded time, and leave no process. Then a link with loss
+# and one with jitter: results right, and no channel moves.
+export RAILYARD_HEAP_SIZE=160M RAILYARD_TIMEOUT=4s
+
+perf() { railyard run -n 2 --nodes 2 on_node.sh railyard perf "$@" --nic verbs; }
+
+perf put-signal --size 4K --duration 60s > /tmp/dead.log 2>&1 &
+job=$!
+sleep 8
+if ! kill -0 $job 2> /dev/null; then
+    cat /tmp/dead.log
+    echo "dead_run: ended before the links did"
+    exit 1
+fi
+pull link on a0
+pull link on a1
+began=$(cut -d. -f1 /proc/uptime)
+wait $job
+rc=$?
+took=$(($(cut -d. -f1 /proc/uptime) - began))
+tr '\r' '\n' < /tmp/dead.log | tail -n 6
+pull link off a0
+pull link off a1
+echo "dead_run: both links down: exit $rc after $took s"
+if [ $rc = 0 ] || [ $took -gt 40 ]; then
+    echo "dead_run: that is no bounded error"
+    exit 1
+fi
+if grep -lx railyard /proc/[0-9]*/comm; then
+    echo "dead_run: processes are left"
+    exit 1
+fi
+grep -q "no usable path\|cannot reach\|unreachable" /tmp/dead.log || {
+    echo "dead_run: nothing says what was lost"
+    exit 1
+}
+usleep 1500000
+
+for kind in loss:1 delay:10:5; do
+    pull $kind on b0
+    perf put-signal --size 4K --iters 300 --warmup 8 > /tmp/shape.log 2>&1
+    rc=$?
+    pull $kind off b0
+    tr '\r' '\n' < /tmp/shape.log | tail -n 5
+    echo "dead_run: $kind on one port: exit $rc, $(grep -c switched /tmp/shape.log) moves"
+    [ $rc = 0 ] || exit 1
+    if grep -q switched /tmp/shape.log; then
+        echo "dead_run: a channel moved, and the link was only bad"
+        exit 1
+    fi
+done

@@ -1,0 +1,54 @@
+#!/bin/sh
+# ep_run.sh ROUNDS [PULLS]: runs in the guest. railyard ep between two nodes over real verbs, ll and
+# ht, every row compared with the reference; then again while links are pulled: each for a moment,
+# at a random end or at both, and mended before the next.
+rounds=$1
+pulls=${2:-0}
+export RAILYARD_HEAP_SIZE=64M RAILYARD_RECOVERY_INTERVAL_MAX=400ms
+seed=7
+
+dice() { # a number below $1
+    seed=$(((seed * 1103515245 + 12345) % 2147483648))
+    echo $((seed / 65536 % $1))
+}
+
+ep() {
+    railyard run -n 4 --nodes 2 on_node.sh railyard ep --mode "$1" --tokens 16 --hidden 512 \
+        --iters "$2" --warmup 1 --nic verbs
+}
+
+for mode in ll ht; do
+    if ! ep $mode "$rounds"; then
+        echo "ep_run: $mode failed"
+        exit 1
+    fi
+done
+[ "$pulls" -gt 0 ] || exit 0
+
+for mode in ll ht; do
+    ep $mode $((pulls * 6)) > /tmp/ep.log 2>&1 &
+    job=$!
+    i=0
+    sleep 4
+    while [ $i -lt "$pulls" ] && kill -0 $job 2> /dev/null; do
+        i=$((i + 1))
+        rail=$(dice 2)
+        case $(dice 3) in
+            0) ends="a$rail" ;;
+            1) ends="b$rail" ;;
+            *) ends="a$rail b$rail" ;;
+        esac
+        echo "ep_run: $mode: link down: $ends"
+        for port in $ends; do pull link on "$port"; done
+        usleep $((100000 + $(dice 400) * 1000))
+        for port in $ends; do pull link off "$port"; done
+        usleep 2500000
+    done
+    wait $job
+    rc=$?
+    grep -E "rows checked|switched|^ok|^failed|railyard ep:" /tmp/ep.log | tr '\r' '\n' | tail -n 40
+    moves=$(grep -c switched /tmp/ep.log)
+    echo "ep_run: $mode with $i links pulled: exit $rc, $moves lines of moves"
+    [ $rc = 0 ] || exit 1
+    grep -q switched /tmp/ep.log || { echo "ep_run: no channel ever moved"; exit 1; }
+done

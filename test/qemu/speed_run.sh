@@ -1,0 +1,79 @@
+#!/bin/sh
+# speed_run.sh PAIRS: runs in the guest. railyard perf beside perftest, in turns, on one port: put
+# of 64 KiB and 1 MiB against ib_write_bw (one QP, 16 under way), ping-pong of 8 bytes against
+# ib_write_lat; and put on two ports against two ib_write_bw at once. Prints every pair and the
+# median of the ratios. An emulated CPU: the ratio says something, the figures nothing.
+# shellcheck disable=SC2317 # functions are called by name
+pairs=${1:-7}
+export RAILYARD_HEAP_SIZE=160M
+
+figure() { # the value of a name in what railyard wrote
+    tr ',{}[]' '\n' < /tmp/ours | sed -n "s/^ *\"$1\": *//p" | head -n 1
+}
+ours() { # one|two SIZE ITERS: GB/s
+    if [ "$1" = one ]; then ONE_RAIL=1; else ONE_RAIL=; fi
+    export ONE_RAIL
+    railyard run --quiet -n 2 --nodes 2 on_node.sh railyard perf put --size "$2" --iters "$3" \
+        --warmup 8 --nic verbs --json /tmp/ours > /dev/null 2> /tmp/err
+    figure gbps
+}
+ours_lat() {
+    ONE_RAIL=1 railyard run --quiet -n 2 --nodes 2 on_node.sh railyard perf ping-pong --size 8 \
+        --iters 500 --warmup 50 --nic verbs --json /tmp/ours > /dev/null 2> /tmp/err
+    figure us_p50
+}
+theirs() { # RAIL SIZE ITERS: GB/s
+    ib_write_bw -d "rxe_b$1" -x 1 -s "$2" -n "$3" -t 16 -p "1860$1" > /dev/null 2>&1 &
+    s=$!
+    usleep 700000
+    ib_write_bw -d "rxe_a$1" -x 1 -s "$2" -n "$3" -t 16 -p "1860$1" "10.0.$1.2" 2> /dev/null |
+        awk '$1 ~ /^[0-9]+$/ { printf "%.5f\n", $4 * 1048576 / 1e9 }'
+    wait "$s"
+}
+theirs_two() {
+    theirs 0 "$1" "$2" > /tmp/r0 &
+    t=$!
+    theirs 1 "$1" "$2" > /tmp/r1
+    wait "$t"
+    cat /tmp/r0 /tmp/r1 | awk '{ s += $1 } END { printf "%.5f\n", s }'
+}
+theirs_lat() {
+    ib_write_lat -d rxe_b0 -x 1 -s 8 -n 500 -p 18700 > /dev/null 2>&1 &
+    s=$!
+    usleep 700000
+    ib_write_lat -d rxe_a0 -x 1 -s 8 -n 500 -p 18700 10.0.0.2 2> /dev/null |
+        awk '$1 == 8 { print $5 }'
+    wait "$s"
+}
+
+compare() { # NAME, command of ours, command of theirs
+    i=0
+    : > /tmp/ratios
+    while [ $i -lt "$pairs" ]; do
+        i=$((i + 1))
+        if [ $((i % 2)) = 1 ]; then
+            a=$($2)
+            b=$($3)
+        else
+            b=$($3)
+            a=$($2)
+        fi
+        if [ -z "$a" ] || [ -z "$b" ]; then
+            echo "speed: $1: no figure ('$a', '$b'): $(tail -n 1 /tmp/err)"
+            failed=1
+            return
+        fi
+        echo "$1 $i $a $b" | awk '{
+            printf "speed: %s pair %d: railyard %s perftest %s ratio %.3f\n", $1, $2, $3, $4, $3 / $4
+        }' | tee /tmp/line
+        awk '{ print $NF }' /tmp/line >> /tmp/ratios
+    done
+    sort -n /tmp/ratios | awk -v n="$1" '{ v[NR] = $1 }
+        END { printf "speed: %s median ratio %.3f of %d pairs\n", n, v[int((NR + 1) / 2)], NR }'
+}
+failed=0
+compare put-64K "ours one 64K 400" "theirs 0 65536 400"
+compare put-1M "ours one 1M 32" "theirs 0 1048576 32"
+compare put-64K-two-ports "ours two 64K 400" "theirs_two 65536 300"
+compare ping-pong ours_lat theirs_lat
+exit $failed
