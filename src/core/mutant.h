@@ -15,6 +15,7 @@
     X(OPCODE_EARLY, "5", "counter read by a second load, after the opcode")                        \
     X(STALE_DISTANCE, "5", "a distance of 2^15 or more is believed")                               \
     X(FRONTIER_FROM_FLUSH, "5", "a flush moves the frontier")                                      \
+    X(LATE_PROOF, "6", "a proof of an earlier life counts for the slot's next one")                \
     X(NO_PROOF_READ, "6", "no read behind a replay")                                               \
     X(REUSE_UNFENCED, "6", "reuse does not ask the other paths")                                   \
     X(RELEASE_ON_ACK, "6", "released by the acknowledgement alone")                                \
