@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A small, complete mixture-of-experts layer on the public interface: gate, dispatch, expert
- * feed-forward, combine. Every PE then computes its tokens alone, with all experts, and compares
- * bit by bit.
+ * feed-forward, combine. Every PE then computes its tokens alone and compares bit by bit.
  *
  *     railyard run -n 4 ./moe_layer     one process per PE
  *     ./moe_layer                       four PEs as threads of this process */
@@ -180,7 +179,7 @@ int main(void)
     ry_hub *hub = NULL;
     int failed = 0;
 
-    if (getenv("RAILYARD_PE") || getenv("RANK") || getenv("PMIX_RANK"))
+    if (getenv("RAILYARD_BOOT") || getenv("WORLD_SIZE") || getenv("PMIX_RANK"))
         return pe_main(attr) != NULL;
     if (ry_hub_create(THREADS, 2, &hub) != RY_OK)
         return 1;

@@ -7,8 +7,9 @@
  *
  * Dispatch and combine are collective: every PE makes the same calls in the same order. Each may be
  * split: RY_EP_SEND posts and returns, RY_EP_RECV waits for what the peers sent; both is the
- * default. One combine belongs to each dispatch, in order. At most `generations` - 1 dispatches may
- * be under way without their combine. */
+ * default. A high-throughput dispatch exchanges counts first, so its send waits until every PE has
+ * entered it. One combine belongs to each dispatch, in order. At most `generations` - 1 dispatches
+ * may be under way without their combine. An exchange is used by the thread of its context. */
 #ifndef RAILYARD_EP_H
 #define RAILYARD_EP_H
 
@@ -47,7 +48,7 @@ RY_API void ry_ep_destroy(ry_ep *ep);
 RY_API uint32_t ry_ep_local_experts(const ry_ep *ep, uint32_t pe);
 RY_API uint32_t ry_ep_first_expert(const ry_ep *ep, uint32_t pe);
 
-/* What this PE sends: T <= tokens_max tokens. */
+/* What this PE sends: T <= tokens_max tokens. Not needed any more when the send returns. */
 typedef struct ry_ep_input {
     const void *x; /* [T, H] bf16 */
     size_t x_stride;
@@ -67,7 +68,8 @@ typedef struct ry_ep_input {
  * at its source. The (begin, count) of a pair is its base row and count.
  * ht: rows 0..rows-1, ordered by source PE, then by token; row_source[r], src_token[r]; topk_idx
  * [rows, K] holds local expert numbers (-1: not here), topk_weight [rows, K]; expert_rows[e] counts
- * rows per expert. */
+ * rows per expert. A row whose source was lost in mid-dispatch chooses nothing, and its bytes mean
+ * nothing. */
 typedef struct ry_ep_output {
     const void *x; /* bf16 or fp8 rows */
     size_t x_stride;
@@ -87,7 +89,8 @@ typedef struct ry_ep_output {
  * the loss could not be masked. */
 RY_API int ry_ep_dispatch(ry_ep *ep, const ry_ep_input *in, ry_ep_output *out, int phase);
 
-/* Combine: y holds one bf16 row per received row, in the places of dispatch's output.
+/* Combine: y holds one bf16 row per received row, in the places of dispatch's output, and stays as
+ * it is until the receive returns (rows for this PE's own tokens are read there).
  * ll: the expert's row; the library weights it: out[t] = f32 sum over k in order of weight * row,
  * rounded once.
  * ht: the row already weighted over its local experts (ry_ep_local_reduce); rows add in f32 by PE
@@ -105,14 +108,19 @@ RY_API void ry_ep_local_reduce(const int32_t *topk_idx, const float *topk_weight
 /* Where this PE's combine can be taken from for the FP8 row r: decode one row to f32. */
 RY_API void ry_ep_dequantise(const ry_ep *ep, const ry_ep_output *out, uint32_t row, float *dst);
 
-/* Which PEs take part: bit p of mask[p / 64]. Changed only between iterations, by agreement. */
+/* Who is in the last result, bit p of mask[p / 64]: after a dispatch the PEs whose tokens it
+ * brought, after a combine those whose rows are in the sums. A PE that was lost is masked by
+ * agreement of all others, who finish the iteration under way: what it had sent completely counts,
+ * the rest is absent. */
 RY_API void ry_ep_active(const ry_ep *ep, uint64_t *mask);
 
-/* After a combine: what the last iteration lost because a PE was lost. For each of this PE's tokens
- * the weight that is missing from its sum (0: complete). Returns how many (token, expert) pairs. */
+/* After a combine: what it lost because a PE was lost. For each of this PE's tokens the weight that
+ * is missing from its sum (0: complete); whether to scale the sum up is the caller's choice.
+ * Returns how many (token, expert) pairs. */
 RY_API uint32_t ry_ep_lost(const ry_ep *ep, float *weight_lost, uint32_t tokens);
 
-/* Bytes this PE sent in the last dispatch and combine: across nodes by NIC, and not. */
+/* Bytes this PE sent in the last dispatch and combine, headers and signals included: by NIC, and
+ * within reach of plain stores, itself included. */
 typedef struct ry_ep_traffic {
     uint64_t rail_bytes, local_bytes;
 } ry_ep_traffic;

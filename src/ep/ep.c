@@ -115,6 +115,7 @@ static void release(struct ry_ep *ep)
     free(ep->peer);
     free(ep->active);
     free(ep->gone);
+    free(ep->told);
     free(ep->vote_span);
     free(ep->by_nic);
     free(ep->node_set);
@@ -138,6 +139,7 @@ static void plan(struct ry_ep *ep)
         uint32_t node = ry_place_node(pl, p);
 
         ry_ep_add(ep->active, p);
+        ry_ep_add(ep->told, p);
         ry_ep_add(ep->node_set + (size_t)node * ep->words, p);
         if (p != ep->pe && !ep->m->peers[p].direct)
             ry_ep_add(ep->by_nic, p);
@@ -151,6 +153,7 @@ static bool make(struct ry_ep *ep)
     bool ok = true;
 
     ep->active = take(&ok, ep->words, 1, sizeof(*ep->active));
+    ep->told = take(&ok, ep->words, 1, sizeof(*ep->told));
     ep->gone = take(&ok, ep->words, 1, sizeof(*ep->gone));
     ep->vote_span = take(&ok, ep->n, 2, sizeof(*ep->vote_span));
     ep->peer = take(&ok, ep->n, 1, sizeof(*ep->peer));
@@ -348,6 +351,7 @@ static int dispatch_recv(struct ry_ep *ep, ry_ep_output *out)
         made.scales_stride = made.x_stride;
     }
     ep->received++;
+    memcpy(ep->told, ep->active, ep->words * sizeof(*ep->told));
     *out = made;
     return RY_OK;
 }
@@ -408,9 +412,14 @@ static int combine_recv(struct ry_ep *ep, void *out, size_t out_stride)
                        g->tokens);
     rc = ep->attr.mode == RY_EP_LL ? ry_ep_ll_combine_recv(ep, g, out, out_stride)
                                    : ry_ep_ht_combine_recv(ep, g, out, out_stride);
-    if (rc == RY_OK)
-        ep->combined++;
-    return rc;
+    if (rc)
+        return rc;
+    ep->combined++;
+    for (uint32_t i = 0; i < ep->words; i++)
+        ep->told[i] = ~g->without[i];
+    for (uint32_t p = ep->n; p < ep->words * 64; p++)
+        ep->told[p / 64] &= ~(1ull << (p % 64));
+    return RY_OK;
 }
 
 int ry_ep_combine(ry_ep *ep, const void *y, size_t y_stride, void *out, size_t out_stride,

@@ -99,6 +99,7 @@ struct ry_ep {
 
     /* masks */
     uint64_t *gone; /* [words]: known to be lost */
+    uint64_t *told; /* [words]: ry_ep_active: whose part is in the last result */
     uint64_t round; /* votes so far */
     uint32_t hint;  /* whom others vote on */
     bool settling;

@@ -273,12 +273,7 @@ int ry_ep_settle(struct ry_ep *ep)
 
 void ry_ep_active(const ry_ep *ep, uint64_t *out)
 {
-    const struct ry_ep_gen *g = &ep->gens[ep->combined % ep->l.generations];
-
-    memset(out, 0, ep->words * sizeof(*out));
-    for (uint32_t p = 0; p < ep->n; p++)
-        if (ep->combined ? !ry_ep_has(g->without, p) : ry_ep_on(ep, p))
-            ry_ep_add(out, p);
+    memcpy(out, ep->told, ep->words * sizeof(*out));
 }
 
 uint32_t ry_ep_lost(const ry_ep *ep, float *weight_lost, uint32_t tokens)

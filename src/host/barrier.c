@@ -6,6 +6,32 @@
 #include "host/ctx.h"
 #include "host/error.h"
 
+/* A barrier without one of its PEs never ends, whomever this round waits for: the others may have
+ * gone to look after the loss. */
+static int all_here(struct ry_mesh *m)
+{
+    for (uint32_t q = 0; q < m->n_pes; q++)
+        if (q != m->pe && ry_peer_state(&m->peers[q]) == RY_PEER_GONE)
+            return ry_mesh_peer_status(m, q);
+    return RY_OK;
+}
+
+static int wait_for(struct ry_ctx *ctx, const ry_signal *sig, uint32_t from)
+{
+    struct ry_wait w;
+
+    ry_wait_begin(&ctx->mesh, &w, from, 0);
+    while (ry_signal_read(ctx, sig) < ctx->barrier.count) {
+        int rc = ry_wait_turn(&ctx->mesh, &w);
+
+        if (rc == RY_OK)
+            rc = all_here(&ctx->mesh);
+        if (rc && ry_signal_read(ctx, sig) < ctx->barrier.count)
+            return rc;
+    }
+    return RY_OK;
+}
+
 /* One round: tell `to`, wait for `from`, also where the other of the two is lost. */
 static int round_trip(struct ry_ctx *ctx, uint32_t round, uint32_t to, uint32_t from)
 {
@@ -14,7 +40,7 @@ static int round_trip(struct ry_ctx *ctx, uint32_t round, uint32_t to, uint32_t 
     int heard = RY_OK;
 
     if (told == RY_OK || told == RY_ERR_PEER_LOST)
-        heard = ry_signal_wait(ctx, sig, ctx->barrier.count, from, 0);
+        heard = wait_for(ctx, sig, from);
     return heard ? heard : told;
 }
 

@@ -2,6 +2,7 @@
 #include "start.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <railyard/config.h>
 #include <railyard/launch.h>
@@ -75,6 +76,10 @@ static void be_pe(const struct ry_run *run, ry_hub *hub, uint32_t pe, struct ry_
     report->node = ry_node(ctx);
     report->n_nodes = ry_n_nodes(ctx);
     __atomic_store_n(&report->state, PE_RUNNING, __ATOMIC_RELEASE);
+    if (hub && pe == 0) /* processes are announced by their launcher */
+        fprintf(stderr, "railyard: job %016" PRIx64 ": %u pes on %u %s, threads of one process\n",
+                report->job, report->n_pes, report->n_nodes,
+                report->n_nodes == 1 ? "node" : "nodes");
     ry_on_event(ctx, on_event, report);
     if (job->fault)
         rc = ry_fault_plan(ctx, job->fault, job->seed_value);

@@ -132,12 +132,113 @@ static void small_ring(void **state)
     }
 }
 
+/* A token crosses to a node once: what one dispatch puts on the wire is the least it can be, and
+ * the headers counted here. */
+static void wire_body(ry_ctx *ctx, void *arg)
+{
+    const struct ry_test_shape *s = arg;
+    ry_ep_attr attr = {s->experts, s->topk,  s->hidden, s->tokens,
+                       s->mode,    s->dtype, s->scale,  s->generations};
+    uint32_t n = s->pes, node_pes = n / s->nodes, rails = 2;
+    ry_ep_traffic sent, back;
+    struct ry_test_state st;
+    ry_ref_wire least;
+    uint64_t counts, signals;
+    ry_ep *ep = NULL;
+
+    RY_CHECK(ry_ep_create(ctx, &attr, &ep) == RY_OK);
+    ry_test_state_make(&st, s, ep, ry_pe(ctx));
+    ry_test_round_make(&st.round, s, 0);
+    ry_test_dispatch(&st, RY_EP_BOTH);
+    ry_test_compute(&st);
+    ry_test_combine(&st, RY_EP_BOTH);
+    ry_ep_last_traffic(ep, &sent, &back);
+    ry_ref_wire_minimum(st.round.ref, st.pe, &least);
+    counts = (n - node_pes) * (4 * n + 16); /* to each PE of other nodes */
+    signals = (s->nodes - 1) * rails * 16;  /* to each forwarder, one a channel */
+    RY_CHECK(sent.rail_bytes == least.node_rows * st.got.x_stride + counts + signals);
+    RY_CHECK(st.got.x_stride == 16 + 2 * 16 + least.row_bytes); /* head, ids, weights */
+    RY_CHECK(sent.local_bytes >= (least.local_rows + least.self_rows) * st.got.x_stride);
+    RY_CHECK(sent.local_bytes < (least.local_rows + least.self_rows) * st.got.x_stride + 4096);
+    ry_test_round_free(&st.round);
+    ry_test_state_free(&st);
+    ry_ep_destroy(ep);
+}
+
+static void wire(void **state)
+{
+    const char *settings[] = {"HEAP_SIZE=32M", "RAILS=2"};
+    (void)state;
+    for (uint32_t nodes = 2; nodes <= 4; nodes += 2) {
+        struct ry_test_shape s = {.pes = 4,
+                                  .nodes = nodes,
+                                  .experts = 32,
+                                  .topk = 4,
+                                  .hidden = 256,
+                                  .tokens = 40,
+                                  .mode = RY_EP_HT,
+                                  .gate = GATE_SKEWED,
+                                  .idx_bytes = 4};
+
+        assert_int_equal(ry_test_job(4, nodes, settings, 2, wire_body, &s), RY_OK);
+    }
+}
+
+/* A call that makes no sense is refused with a line, and harms nothing. */
+static void wrong_body(ry_ctx *ctx, void *arg)
+{
+    const struct ry_test_shape *s = arg;
+    ry_ep_attr attr = {.experts = 4, .topk = 2, .hidden = 128, .tokens_max = 8};
+    int32_t ids[] = {0, 1, 2, 9};
+    float weights[4] = {0};
+    uint16_t x[2 * 128] = {0};
+    ry_ep_input in = {x, 256, ids, 8, 4, weights, 8, 2};
+    ry_ep_output out;
+    ry_ep *ep = NULL;
+
+    (void)s;
+    RY_CHECK(ry_ep_create(ctx, &attr, &ep) == RY_OK);
+    RY_CHECK(ry_ep_dispatch(ep, &in, &out, RY_EP_BOTH) == RY_ERR_INVALID);
+    RY_CHECK(strstr(ry_last_error(), "topk_idx of token 1, k 1 is 9"));
+    ids[3] = 2;
+    RY_CHECK(ry_ep_dispatch(ep, &in, &out, RY_EP_BOTH) == RY_ERR_INVALID);
+    RY_CHECK(strstr(ry_last_error(), "twice"));
+    ids[3] = 3;
+    in.tokens = 9;
+    RY_CHECK(ry_ep_dispatch(ep, &in, &out, RY_EP_BOTH) == RY_ERR_INVALID);
+    in.tokens = 2;
+    RY_CHECK(ry_ep_dispatch(ep, NULL, &out, RY_EP_BOTH) == RY_ERR_INVALID);
+    RY_CHECK(ry_ep_dispatch(ep, &in, &out, 7) == RY_ERR_INVALID);
+    RY_CHECK(ry_ep_dispatch(ep, NULL, &out, RY_EP_RECV) == RY_ERR_INVALID);
+    RY_CHECK(ry_ep_combine(ep, x, 256, x, 256, RY_EP_BOTH) == RY_ERR_INVALID);
+    RY_CHECK(ry_ep_dispatch(ep, &in, &out, RY_EP_BOTH) == RY_OK);
+    RY_CHECK(ry_ep_dispatch(ep, &in, &out, RY_EP_BOTH) == RY_ERR_INVALID);
+    RY_CHECK(strstr(ry_last_error(), "combine first"));
+    ry_ep_destroy(ep);
+    attr.hidden = 100;
+    RY_CHECK(ry_ep_create(ctx, &attr, &ep) == RY_ERR_INVALID);
+    attr.hidden = 1 << 20;
+    attr.tokens_max = 4096;
+    RY_CHECK(ry_ep_create(ctx, &attr, &ep) == RY_ERR_NO_MEMORY);
+    RY_CHECK(strstr(ry_last_error(), "needs"));
+    attr.tokens_max = 1;
+    attr.hidden = 128 << ry_pe(ctx);
+    RY_CHECK(ry_ep_create(ctx, &attr, &ep) == RY_ERR_CONFIG);
+    RY_CHECK(strstr(ry_last_error(), "hidden"));
+}
+
+static void wrong(void **state)
+{
+    (void)state;
+    assert_int_equal(ry_test_job(2, 1, NULL, 0, wrong_body, NULL), RY_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ll_bf16),    cmocka_unit_test(ll_fp8), cmocka_unit_test(ht_bf16),
         cmocka_unit_test(ht_fp8),     cmocka_unit_test(gates),  cmocka_unit_test(overlap),
-        cmocka_unit_test(small_ring),
+        cmocka_unit_test(small_ring), cmocka_unit_test(wire),   cmocka_unit_test(wrong),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
