@@ -63,7 +63,9 @@ void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm)
     p->handler = (enum ry_handler)below(&r, 3);
     p->depth = 16u << below(&r, 2);
     p->ops = 50;
-    p->ep = below(&r, 8) == 0;
+    p->ep = below(&r, 7) == 0;
+    if (p->ep && p->depth < 64) /* a channel holds all live generations (rule 15) */
+        p->depth = 64;
     p->second = below(&r, 2);
     p->point_p = (uint32_t)(below(&r, 3) == 0 ? 8000 : below(&r, 1500));
     p->stall_p = (uint32_t)below(&r, 3000);

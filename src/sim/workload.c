@@ -193,7 +193,8 @@ static bool prepare(struct ry_sim_pe *pe)
     memset(area, 0, sizeof(*m->area));
     fill(&m->area->fixed, 0xf00d00 | pe->boot.pe);
     m->ready = true;
-    return alive(pe, ry_barrier(pe->ctx), "barrier");
+    return alive(pe, ry_barrier(pe->ctx), "barrier") &&
+           (!ry_sim->plan.ep || ry_sim_ep_make(pe));
 }
 
 static void end(struct ry_sim_pe *pe)
@@ -203,7 +204,9 @@ static void end(struct ry_sim_pe *pe)
 
     while (w->plan.second && !m->second_done && !w->failed)
         ry_sim_sleep(500);
-    if (!pe->rc && quiet(pe))
+    if (m->ep && !w->failed)
+        ry_sim_ep_end(pe);
+    if (!pe->rc && !w->failed && quiet(pe))
         alive(pe, ry_barrier(pe->ctx), "barrier");
     ry_oracle_look(pe->boot.pe);
     pe->finished = true;
@@ -217,7 +220,7 @@ void ry_sim_app(void *arg)
     bool ok = prepare(pe);
 
     for (uint32_t i = 0; ok && i < ry_sim->plan.ops && !ry_sim->failed; i++)
-        ok = one_op(pe, &rng) && (!ry_sim->plan.ep || i % 16 != 8 || ry_sim_ep_round(pe));
+        ok = one_op(pe, &rng) && (!ry_sim->plan.ep || i % 24 != 8 || ry_sim_ep_round(pe));
     end(pe);
 }
 
