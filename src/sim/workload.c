@@ -49,7 +49,7 @@ static bool put_signal(struct ry_sim_pe *pe, uint32_t s, uint32_t to)
     struct ry_sim_stream *st = &m->stream[s][to];
     struct ry_sim_area *a = m->area;
     uint64_t k = st->sent + 1;
-    uint32_t slot = (uint32_t)(k % RY_SIM_SLOTS);
+    uint32_t slot = (uint32_t)(k % (s ? RY_SIM_SLOTS : ry_sim->plan.slots));
     struct ry_sim_cell *src = &a->out[s][to][slot];
     int rc;
 
@@ -68,7 +68,7 @@ static bool put_plain(struct ry_sim_pe *pe, uint32_t to)
 {
     struct ry_sim_model *m = pe->model;
     struct ry_sim_area *a = m->area;
-    uint32_t slot = m->plain_slot[to]++ % RY_SIM_SLOTS;
+    uint32_t slot = m->plain_slot[to]++ % (ry_sim->plan.slots / 2);
     uint64_t stamp = ++m->stamp << 8 | pe->boot.pe << 4 | 2;
     int rc;
 
@@ -155,6 +155,8 @@ static bool one_op(struct ry_sim_pe *pe, uint64_t *rng)
     uint32_t n = ry_sim->plan.pes, me = pe->boot.pe;
     uint32_t to = (me + 1 + (uint32_t)ry_sim_below(rng, n - 1)) % n;
 
+    if (ry_sim->plan.hot)
+        to = (me + 1) % n;
     ry_sim->ops++;
     ry_oracle_look(me);
     ry_oracle_got_away(me);
@@ -174,9 +176,9 @@ static bool one_op(struct ry_sim_pe *pe, uint64_t *rng)
     case 3:
     case 4:
     case 5:
-        return put_plain(pe, to) && (m->plain_slot[to] % RY_SIM_SLOTS != 0 || quiet(pe));
+        return put_plain(pe, to) && (m->plain_slot[to] % (ry_sim->plan.slots / 2) != 0 || quiet(pe));
     default:
-        if (m->stream[0][to].sent - m->stream[0][to].quiet >= RY_SIM_SLOTS - 1 && !quiet(pe))
+        if (m->stream[0][to].sent - m->stream[0][to].quiet >= ry_sim->plan.slots - 1 && !quiet(pe))
             return false;
         return put_signal(pe, 0, to);
     }
