@@ -39,6 +39,7 @@ enum ry_mutant_id {
     RY_MUT_NO_LAST_WORD,        /* 4: a channel that carried nothing says nothing */
     RY_MUT_SIGNAL_OTHER_RAIL,   /* 3: a signal goes by another channel than its payload */
     RY_MUT_QUIET_NO_SLOTS,      /* 6: quiet returns on acknowledgement */
+    RY_MUT_LATE_PROOF,          /* 6: a proof of an earlier life counts for the next */
     RY_MUT_COUNT
 };
 
