@@ -14,7 +14,7 @@ spread='round(max(max(b) / min(b) - 1 for b in [[r["bytes"] for r in j["rails"] 
 one() {
     local name=$1
     shift
-    quiet "$bin" ep --pes 8 --hidden 2048 --json "$work/j" "$@" || return
+    quiet "$bin" ep --hidden 2048 --json "$work/j" "$@" || return
     claim "$name: right" "$(value "$work/j" "$right")" '==' 1
     claim "$name: rails differ by" "$(value "$work/j" "$spread")" '<=' 0.05
 }
@@ -22,6 +22,8 @@ for file in "${routings[@]}"; do
     routing=()
     label=gate
     [ -n "$file" ] && routing=(--routing "$file") label=$(basename "$file" .jsonl | cut -c 1-12)
+    # two PEs are one pair: what its rails carry
+    one "$label ll one pair" --pes 2 "${routing[@]}"
     for mode in ll ht; do
         for dtype in bf16 fp8; do
             one "$label $mode $dtype" --mode $mode --dtype $dtype "${routing[@]}"

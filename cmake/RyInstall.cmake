@@ -1,6 +1,6 @@
 # cmake --install: command, both libraries, headers, pkg-config file, man pages. The pkg-config file
 # finds its prefix from its own place, so that a tree may be moved or staged.
-install(TARGETS railyard_static railyard_shared railyard
+install(TARGETS railyard_static railyard_shared railyard railyard-sim
     RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

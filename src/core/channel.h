@@ -182,6 +182,8 @@ RY_FN int ry_channel_poll(struct ry_channel *ch, const struct ry_env *env, uint6
     }
     if (rc == 1) {
         ry_channel_prove(ch, r, cons);
+        if (RY_MUT(RY_MUT_RELEASE_ON_ACK))
+            ry_seq_raise(&ch->released, *acked);
         if (RY_UNLIKELY(ry_ld_rlx64(&ch->first_ok_ns) == 0))
             ry_st_rel64(&ch->first_ok_ns, ry_now(env));
     }

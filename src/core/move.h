@@ -285,6 +285,8 @@ RY_FN int ry_move_onward(struct ry_channel *ch, uint32_t log, uint32_t move, enu
                            : ry_move_park(ch, log, move, env);
         ry_ring_adopt(&ch->ring[to]);
         ry_ring_place(&ch->ring[to], from);
+        if (RY_MUT(RY_MUT_RESET_BEFORE_COPY))
+            ry_seq_raise(&ch->released, end);
         move = (move + 1) & RY_MOVE_MASK;
         if (alone) {
             int rc = ry_move_alone(ch, log, to, move, from, suspect, end, env, &cons);
@@ -359,7 +361,8 @@ RY_FN int ry_channel_move(struct ry_channel *ch, enum ry_move_kind kind, uint64_
         ry_move_park(ch, log, move, env);
         return rc;
     }
-    frontier = ry_packed_seq(ry_or64(&l->cons, RY_CLOSED));
+    frontier = RY_MUT(RY_MUT_CONS_OPEN) ? ry_packed_seq(ry_observe_cons(l))
+                                        : ry_packed_seq(ry_or64(&l->cons, RY_CLOSED));
     ry_or64(&l->proven, RY_CLOSED);
     if (kind == RY_MOVE_PLANNED)
         ry_st_rel64(&l->carried, end);

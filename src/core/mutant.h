@@ -1,46 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of the mutants: each breaks one clause of one rule where RY_MUT(name) stands. Only the
- * proof build (RY_SIM) has them; in the product they are the constant 0. */
+/* The mutants: each breaks one clause of one rule where RY_MUT(RY_MUT_name) stands. Only the proof
+ * build (RY_SIM) has them; in the product they are the constant 0. X(name, rule, what is broken). */
 #ifndef RY_CORE_MUTANT_H
 #define RY_CORE_MUTANT_H
 
+#define RY_MUTANTS(X)                                                                              \
+    X(ONE_WORD, "2", "every life of a channel writes the signal's first word")                     \
+    X(SIGNAL_OTHER_RAIL, "3", "a signal goes by another channel than its payload")                 \
+    X(REPLAY_FROM_ACKED, "3, 6", "replay begins behind what was acknowledged")                     \
+    X(BASE_AFTER_CQE, "5", "base index read after the completion")                                 \
+    X(QPN_UNCHECKED, "5", "a completion of another life is believed")                              \
+    X(OPCODE_UNCHECKED, "5", "an error completion reads as success")                               \
+    X(STALE_DISTANCE, "5", "a distance of 2^15 or more is believed")                               \
+    X(FRONTIER_FROM_FLUSH, "5", "a flush moves the frontier")                                      \
+    X(LATE_PROOF, "6", "a proof of an earlier life counts for the slot's next one")                \
+    X(CONS_OPEN, "5", "the mover leaves the consumer word open")                                   \
+    X(NO_PROOF_READ, "6", "no read behind a replay")                                               \
+    X(REUSE_UNFENCED, "6", "reuse does not ask the other paths")                                   \
+    X(RELEASE_ON_ACK, "6", "released by the acknowledgement alone")                                \
+    X(RELEASE_ON_ANSWER, "6", "released by the answer alone")                                      \
+    X(QUIET_NO_SLOTS, "6", "quiet returns on acknowledgement")                                     \
+    X(NO_FENCE, "7", "FENCED without RESET")                                                       \
+    X(FENCE_NO_FLUSH, "7", "RESET without the NIC's flush")                                        \
+    X(AMO_REPLAYED, "8", "an atomic runs each time it is sent")                                    \
+    X(GET_EARLY, "8", "a replayed get completes while its old queue pair lives")                   \
+    X(STALE_NEWS, "9", "older epochs are believed")                                                \
+    X(FENCED_ONCE, "9", "a repeated FAILED is not answered")                                       \
+    X(PLANNED_NO_READ, "10", "a planned move does not read through the old path")                  \
+    X(RESET_BEFORE_COPY, "11", "the log is dropped before the copy is whole")                      \
+    X(TARGET_UNFENCED, "2, 11", "a slot whose last life is not fenced is armed again")             \
+    X(NO_DEADLINE, "12", "silence is never noticed")                                               \
+    X(NO_ALONE, "12", "a request at fault takes path after path")                                  \
+    X(TWO_MOVERS, "13", "GOOD to MOVING by store: no one winner")                                  \
+    X(READY_BY_STORE, "14", "ready_head does not wait for earlier reservations")                   \
+    X(RING_UNCHECKED, "14", "a slow thread rings without a look at the move")                      \
+    X(DOORBELL_STORE, "14", "the producer slot is stored, not raised")                             \
+    X(CLOSE_OUTSIDE, "15", "the reservation does not look at CLOSED")                              \
+    X(RESERVE_BEFORE_ROOM, "15", "room is not tested")                                             \
+    X(ROOM_BY_COMPLETION, "15", "slots are free by completion, not by release")                    \
+    X(MOVE_WITHOUT_WAIT, "15", "the mover does not wait for reserved blocks")
+
 enum ry_mutant_id {
     RY_MUT_NONE = 0,
-    RY_MUT_CLOSE_OUTSIDE,       /* 15: CLOSED is not looked at by the reservation */
-    RY_MUT_RESERVE_BEFORE_ROOM, /* 15: reserve without room */
-    RY_MUT_RING_UNCHECKED,      /* move: ring without looking at CLOSED and the move number */
-    RY_MUT_DOORBELL_STORE,      /* 14: producer slot stored, not raised */
-    RY_MUT_BASE_AFTER_CQE,      /* 5: base index read after the CQE */
-    RY_MUT_QPN_UNCHECKED,       /* 5: a completion of another life is believed */
-    RY_MUT_OPCODE_UNCHECKED,    /* 5: an error completion reads as success */
-    RY_MUT_STALE_DISTANCE,      /* 5: a distance of 2^15 or more is believed */
-    RY_MUT_ONE_WORD,            /* 2: every life writes word 0 */
-    RY_MUT_REPLAY_FROM_ACKED,   /* 3, 6: replay begins behind what was acknowledged */
-    RY_MUT_NO_PROOF_READ,       /* 6: no read behind a replay */
-    RY_MUT_REUSE_UNFENCED,      /* 6: reuse does not ask the other paths */
-    RY_MUT_RELEASE_ON_ANSWER,   /* 6: released by the answer alone */
-    RY_MUT_RELEASE_ON_ACK,      /* 6: released by the acknowledgement alone */
-    RY_MUT_NO_FENCE,            /* 7: FENCED without RESET */
-    RY_MUT_FENCE_NO_FLUSH,      /* 7: RESET without the NIC's flush */
-    RY_MUT_SAME_QPN,            /* 7: a rebuild keeps QPN and PSN */
-    RY_MUT_PLANNED_NO_READ,     /* 10: a planned move does not read through the old path */
-    RY_MUT_TARGET_UNFENCED,     /* 2, 11: a slot whose last life is not fenced is armed again */
-    RY_MUT_RESET_BEFORE_COPY, /* 11: the doorbell of the new ring rings before the copy is whole */
-    RY_MUT_MOVE_WITHOUT_WAIT, /* move: does not wait for reserved blocks to be ready */
-    RY_MUT_NO_DEADLINE,       /* 12: silence is never noticed */
-    RY_MUT_NO_ALONE,          /* 12: a request at fault takes path after path */
-    RY_MUT_TWO_MOVERS,        /* 13: GOOD -> MOVING by store */
-    RY_MUT_STALE_NEWS,        /* 9: older epochs are believed */
-    RY_MUT_FENCED_ONCE,       /* 9: a repeated FAILED is not answered */
-    RY_MUT_MASK_UNFENCED,     /* 16: mask before RESET */
-    RY_MUT_AMO_REPLAYED,      /* 8: an atomic runs each time it is sent */
-    RY_MUT_GET_EARLY,         /* 8: a replayed get completes with its old QP alive */
-    RY_MUT_FRONTIER_FROM_FLUSH, /* 5: a flush moves the frontier */
-    RY_MUT_NO_LAST_WORD,        /* 4: a channel that carried nothing says nothing */
-    RY_MUT_SIGNAL_OTHER_RAIL,   /* 3: a signal goes by another channel than its payload */
-    RY_MUT_QUIET_NO_SLOTS,      /* 6: quiet returns on acknowledgement */
-    RY_MUT_LATE_PROOF,          /* 6: a proof of an earlier life counts for the next */
-    RY_MUT_COUNT
+#define RY_MUTANT_ID(name, rule, what) RY_MUT_##name,
+    RY_MUTANTS(RY_MUTANT_ID)
+#undef RY_MUTANT_ID
+        RY_MUT_COUNT
 };
 
 #endif

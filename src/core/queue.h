@@ -88,6 +88,9 @@ RY_FN bool ry_queue_room(const struct ry_channel *ch, uint64_t seq, uint32_t n)
 {
     int64_t used = ry_seq_diff(ry_seq_add(seq, n), ry_ld_acq64(&ch->released));
 
+    if (RY_MUT(RY_MUT_ROOM_BY_COMPLETION))
+        used = ry_seq_diff(ry_seq_add(seq, n),
+                           ry_packed_seq(ry_observe_cons(&ch->ring[ry_state_active(ch->state)])));
     return used <= (int64_t)(ch->depth - RY_RING_SPARE);
 }
 
@@ -286,7 +289,7 @@ RY_FN int ry_queue_publish(struct ry_channel *ch, const struct ry_grant *g,
     uint64_t mine = ry_pack(g->move, g->seq), end = ry_seq_add(g->seq, g->n);
     uint64_t until = 0;
 
-    while (RY_UNLIKELY(ry_observe_ready(r) != mine)) {
+    while (RY_UNLIKELY(ry_observe_ready(r) != mine) && !RY_MUT(RY_MUT_READY_BY_STORE)) {
         uint64_t now = ry_now(env);
 
         if (!until)
@@ -323,6 +326,8 @@ RY_FN int ry_queue_poll(struct ry_ring *r, uint64_t *cons, uint8_t *syn, uint64_
     if (RY_UNLIKELY(t.opcode != RY_CQE_REQ) && !RY_MUT(RY_MUT_OPCODE_UNCHECKED)) {
         *syn = ry_cqe_syndrome(r->cqe, tail);
         *at = ry_seq_add(ry_packed_seq(c), distance);
+        if (RY_MUT(RY_MUT_FRONTIER_FROM_FLUSH) && *syn == RY_SYN_FLUSH)
+            ry_cas64(&r->cons, c, ry_pack(ry_packed_move(c), *at), &found);
         return RY_ERR_PATH;
     }
     if (distance >= 1u << 15 && !RY_MUT(RY_MUT_STALE_DISTANCE))

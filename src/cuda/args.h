@@ -5,13 +5,16 @@
  * captured graph goes on counting. A flag holds the generation it was written in and is never
  * reset. The host alternates the buffers of a generation; flags stand in each of them.
  *
- * Reuse. A PE sends dispatch g + 2 after it has seen the end flags of combine g from every peer, so
- * every peer has read its slots of g; and combine g + 2 after dispatch g + 2 arrived from the peer,
- * which sent it when it had read its rows of g. No other acknowledgement is needed.
+ * Reuse. Before a dispatch writes into buffers it has seen the end flags of the combine that used
+ * them last (generation `last`) from every peer, so every peer has read its slots; and a combine
+ * writes rows after the dispatch arrived from the peer, which sent it when it had read its rows of
+ * the last time. No other acknowledgement is needed, and no kernel waits for these flags at its
+ * end.
  *
  * | word                                   | writer                                            |
  * |----------------------------------------|---------------------------------------------------|
  * | turn                                   | the last block of a kernel to read it             |
+ * | last                                   | the block that reads it                           |
  * | counts[e][s], matrix, histogram        | PE s, one thread                                  |
  * | dispatch_flags[s][b], end_flags[s][b]  | PE s, block b                                     |
  * | row_flags                              | the PE that sends the row, one warp               |
@@ -66,7 +69,9 @@ struct ry_gpu_common {
     uint32_t pe, tokens_max;
     uint32_t topk, hidden;
     uint32_t local_count; /* experts here */
-    uint32_t phases;      /* bits RY_EP_SEND, RY_EP_RECV */
+    uint32_t combine_blocks;
+    uint64_t *last;  /* [block]: generation that used these buffers last, 0 none; ht: one word */
+    uint32_t phases; /* bits RY_EP_SEND, RY_EP_RECV */
     int fp8, scale_kind;
 };
 
@@ -136,7 +141,7 @@ struct ry_gpu_ht {
 };
 
 /* The plan is made in parts of this many tokens. */
-#define RY_HT_PART 128u
+#define RY_HT_PART 512u
 /* What the plan may hold: a part's ids, five bytes an expert. */
 #define RY_HT_PLAN_SHARED_MAX (200u << 10)
 

@@ -177,18 +177,6 @@ static __device__ void ry_ht_returned(const struct ry_gpu_ht *a, uint64_t gen, u
                         gen);
 }
 
-/* The buffers of this generation may be written again once every block of every PE said so. */
-static __device__ void ry_ht_ends(const struct ry_gpu_ht *a, uint64_t gen)
-{
-    const struct ry_gpu_common *c = &a->c;
-    const uint64_t *ends = (const uint64_t *)(c->peer[c->pe] + a->l.end_flags_at);
-
-    for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < c->place.pes * gridDim.x;
-         i += gridDim.x * blockDim.x)
-        ry_wait_flag(c, ends + i / gridDim.x * RY_GPU_BLOCKS_MAX + i % gridDim.x, gen,
-                     RY_AT_COMBINE_END, i / gridDim.x);
-}
-
 extern "C" __global__ void __launch_bounds__(RY_HT_COMBINE_WARPS * 32, 1)
     ry_ht_combine_kernel(const __grid_constant__ struct ry_gpu_ht a)
 {
@@ -222,8 +210,6 @@ extern "C" __global__ void __launch_bounds__(RY_HT_COMBINE_WARPS * 32, 1)
         ry_ht_add_tokens(&a, gen, start, blockIdx.x + gridDim.x * (warp - senders),
                          gridDim.x * (warps - senders), direct, rows[warp]);
     }
-    if (a.c.phases & RY_EP_RECV)
-        ry_ht_ends(&a, gen);
 }
 
 extern "C" int ry_gpu_ht_combine_launch(struct ry_gpu_ht *a, uint32_t blocks, void *stream)

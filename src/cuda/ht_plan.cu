@@ -20,16 +20,33 @@ static __device__ void ry_ht_stage(const struct ry_gpu_ht *a, uint32_t first, ui
 {
     uint32_t topk = a->c.topk;
 
-    for (uint32_t i = threadIdx.x; i < n * topk; i += blockDim.x) {
-        uint32_t t = first + i / topk, k = i % topk;
-        int64_t raw = ry_input_raw(&a->in, t, k);
-        bool good = raw >= 0 && raw < (int64_t)a->c.place.experts;
+    for (uint32_t i0 = threadIdx.x; i0 < n * topk; i0 += 8 * blockDim.x) {
+        int64_t raw[8];
+        float w[8];
 
-        if (!good && raw != -1)
-            ry_status_report(a->c.status, RY_ERR_INVALID, RY_AT_INDEX, t, k);
-        ids[i] = good ? (int32_t)raw : -1;
-        a->kept_weights[t * topk + k] =
-            ((const float *)(a->in.weights + t * a->in.weights_stride))[k];
+#pragma unroll
+        for (uint32_t j = 0; j < 8; j++) {
+            uint32_t i = i0 + j * blockDim.x, t = i / topk, k = i - t * topk;
+
+            raw[j] = -1;
+            if (i < n * topk) {
+                raw[j] = ry_input_raw(&a->in, first + t, k);
+                w[j] = ((const float *)(a->in.weights + (first + t) * a->in.weights_stride))[k];
+            }
+        }
+#pragma unroll
+        for (uint32_t j = 0; j < 8; j++) {
+            uint32_t i = i0 + j * blockDim.x;
+            bool good = raw[j] >= 0 && raw[j] < (int64_t)a->c.place.experts;
+
+            if (i >= n * topk)
+                break;
+            if (!good && raw[j] != -1)
+                ry_status_report(a->c.status, RY_ERR_INVALID, RY_AT_INDEX, first + i / topk,
+                                 i % topk);
+            ids[i] = good ? (int32_t)raw[j] : -1;
+            a->kept_weights[first * topk + i] = w[j];
+        }
     }
     __syncthreads(); /* ids, to the thread of each token */
 }
@@ -93,6 +110,10 @@ static __device__ void ry_ht_tell(const struct ry_gpu_ht *a, uint64_t gen, const
     const struct ry_gpu_common *c = &a->c;
     uint32_t pes = c->place.pes, lane = threadIdx.x & 31u;
 
+    ry_wait_ends(c, (const uint64_t *)(c->peer[c->pe] + a->l.end_flags_at), *c->last);
+    __syncthreads(); /* the flags' observers, to all who write; `last` is read */
+    if (threadIdx.x == 0)
+        *c->last = gen;
     for (uint32_t p = threadIdx.x / 32; p < pes; p += blockDim.x / 32) {
         uint32_t sum = 0;
 

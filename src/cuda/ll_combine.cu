@@ -8,28 +8,28 @@
 #include "cuda/codec.h"
 #include "cuda/wait.h"
 
-#define RY_LL_SHARED_MAX  (216u << 10)
-#define RY_LL_SENDERS_MAX 8u
-#define RY_LL_ADDERS      13u
-#define RY_LL_PART        64u /* units of 16 bytes that a warp adds at once */
-#define RY_LL_BUFFERS     2u  /* rows of a sending warp that are on their way */
+#define RY_LL_SHARED_MAX (216u << 10)
+#ifndef RY_LL_SENDERS_MAX
+#define RY_LL_SENDERS_MAX 3u
+#endif
+#define RY_LL_ADDERS  (20u - RY_LL_SENDERS_MAX)
+#define RY_LL_PART    64u /* units of 16 bytes that a warp adds at once */
+#define RY_LL_BUFFERS 2u  /* rows of a sending warp that are on their way */
 
-/* Entry i of the list (token, source, k): where its row stands here; false: it is not here. */
-static __device__ bool ry_ll_entry(const struct ry_gpu_ll *a, uint64_t gen, bool direct, uint32_t i,
-                                   uint32_t *source, uint32_t *pair, uint32_t *row)
+/* Entry i of the list (token, source, k), and the word that says where its row stands here; 0:
+ * there is none, or it is to be read in place. */
+static __device__ uint64_t ry_ll_entry(const struct ry_gpu_ll *a, bool direct, uint32_t i,
+                                       uint32_t *source, uint32_t *pair)
 {
     const struct ry_gpu_common *c = &a->c;
     uint32_t k = i % c->topk, rest = i / c->topk;
     uint32_t s = rest % c->place.pes, t = rest / c->place.pes;
-    uint64_t word;
 
     if (t >= c->tokens_max || (direct && s == c->pe))
-        return false;
+        return 0;
     *source = s;
     *pair = t * c->topk + k;
-    word = a->back[(uint64_t)s * c->tokens_max * c->topk + *pair];
-    *row = (uint32_t)word;
-    return word >> 32 == (gen & 0xffffffffu);
+    return a->back[(uint64_t)s * c->tokens_max * c->topk + *pair];
 }
 
 /* What a sending warp remembers between rows. */
@@ -59,24 +59,32 @@ static __device__ void ry_ll_send_row(const struct ry_gpu_ll *a, uint64_t gen,
     w->n++;
 }
 
+/* What each lane of a sending warp looked up. */
+struct ry_ll_look {
+    uint64_t word;
+    uint32_t source, pair;
+};
+
 /* One warp sends the rows of entries first, first + step, ...; its lanes look 32 of them up at a
- * time. */
+ * time, the first of them before the generation is known. */
 static __device__ void ry_ll_return(const struct ry_gpu_ll *a, uint64_t gen, bool direct,
-                                    uint32_t first, uint32_t step, struct ry_ll_sender w)
+                                    uint32_t first, uint32_t step, struct ry_ll_look look,
+                                    struct ry_ll_sender w)
 {
     const struct ry_gpu_common *c = &a->c;
     uint32_t entries = c->tokens_max * c->place.pes * c->topk, lane = threadIdx.x & 31u;
 
     for (uint32_t base = first; base < entries; base += 32 * step) {
-        uint32_t source = 0, pair = 0, row = 0;
-        uint32_t here = __ballot_sync(
-            0xffffffffu, ry_ll_entry(a, gen, direct, base + lane * step, &source, &pair, &row));
+        uint32_t here;
 
+        if (base != first)
+            look.word = ry_ll_entry(a, direct, base + lane * step, &look.source, &look.pair);
+        here = __ballot_sync(0xffffffffu, look.word >> 32 == (gen & 0xffffffffu));
         for (; here; here &= here - 1) {
             int one = __ffs((int)here) - 1;
-            uint32_t s = __shfl_sync(0xffffffffu, source, one);
-            uint32_t p = __shfl_sync(0xffffffffu, pair, one);
-            uint32_t r = __shfl_sync(0xffffffffu, row, one);
+            uint32_t s = __shfl_sync(0xffffffffu, look.source, one);
+            uint32_t p = __shfl_sync(0xffffffffu, look.pair, one);
+            uint32_t r = __shfl_sync(0xffffffffu, (uint32_t)look.word, one);
 
             if (lane == 0)
                 ry_ll_send_row(a, gen, &w, s, p, r);
@@ -185,18 +193,6 @@ static __device__ void ry_ll_take(const struct ry_gpu_ll *a, uint64_t gen, bool 
     }
 }
 
-/* The buffers of this generation may be written again once every block of every PE said so. */
-static __device__ void ry_ll_ends(const struct ry_gpu_ll *a, uint64_t gen)
-{
-    const struct ry_gpu_common *c = &a->c;
-    const uint64_t *ends = (const uint64_t *)(c->peer[c->pe] + a->end_flags_at);
-
-    for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < c->place.pes * gridDim.x;
-         i += gridDim.x * blockDim.x)
-        ry_wait_flag(c, ends + i / gridDim.x * RY_GPU_BLOCKS_MAX + i % gridDim.x, gen,
-                     RY_AT_COMBINE_END, i / gridDim.x);
-}
-
 extern "C" __global__ void __launch_bounds__((RY_LL_SENDERS_MAX + RY_LL_ADDERS) * 32, 1)
     ry_ll_combine_kernel(const __grid_constant__ struct ry_gpu_ll a)
 {
@@ -214,19 +210,23 @@ extern "C" __global__ void __launch_bounds__((RY_LL_SENDERS_MAX + RY_LL_ADDERS) 
             ry_bar_init(&bars[warp][i]);
         ry_bar_init_fence();
     }
+    uint32_t first = blockIdx.x + gridDim.x * warp, step = gridDim.x * senders;
+    struct ry_ll_look look = {0, 0, 0};
+
+    if (warp < senders)
+        look.word =
+            ry_ll_entry(&a, direct, first + threadIdx.x % 32 * step, &look.source, &look.pair);
     uint64_t gen = ry_turn_take(a.c.turn, a.c.phases); /* its barrier shows `done` to all */
 
     if (warp < senders) {
         struct ry_ll_sender w = {shared + warp * RY_LL_BUFFERS * 2 * a.c.hidden, bars[warp], 0, 0};
 
-        ry_ll_return(&a, gen, direct, blockIdx.x + gridDim.x * warp, gridDim.x * senders, w);
+        ry_ll_return(&a, gen, direct, first, step, look, w);
         ry_ll_returned(&a, gen, &done);
     } else {
         ry_ll_take(&a, gen, direct, blockIdx.x + gridDim.x * (warp - senders),
                    gridDim.x * (warps - senders), rows[warp - senders]);
     }
-    if (a.c.phases & RY_EP_RECV)
-        ry_ll_ends(&a, gen);
 }
 
 extern "C" int ry_gpu_ll_combine_launch(struct ry_gpu_ll *a, uint32_t blocks, void *stream)

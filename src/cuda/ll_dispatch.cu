@@ -69,6 +69,21 @@ static __device__ uint8_t *ry_ll_aim(const struct ry_gpu_ll *a, uint32_t token, 
     return c->peer[pe] + ry_ll_slot_at(&a->l, local, c->pe, slot);
 }
 
+/* Until the buffers that generation `last` used are free at every PE; a barrier must follow. */
+static __device__ void ry_ll_wait(const struct ry_gpu_ll *a, uint64_t last)
+{
+    ry_wait_ends(&a->c, (const uint64_t *)(a->c.peer[a->c.pe] + a->end_flags_at), last);
+}
+
+/* The same for a block that has no token. */
+static __device__ void ry_ll_free(const struct ry_gpu_ll *a, uint64_t last)
+{
+    if (!last)
+        return;
+    ry_ll_wait(a, last);
+    __syncthreads(); /* the flags' observers, to all who write */
+}
+
 static __device__ void ry_ll_aim_all(const struct ry_gpu_ll *a, uint32_t token, uint8_t **dest)
 {
     for (uint32_t k = threadIdx.x / 32; k < a->c.topk; k += blockDim.x / 32) {
@@ -102,8 +117,8 @@ static __device__ uint4 ry_ll_encode(const struct ry_gpu_ll *a, uint4 v0, uint4 
 }
 
 /* The row is on its way while the warps find out where it goes. */
-static __device__ void ry_ll_send_fp8(const struct ry_gpu_ll *a, uint32_t token, uint8_t **dest,
-                                      uint8_t *scales)
+static __device__ void ry_ll_send_fp8(const struct ry_gpu_ll *a, uint32_t token, uint64_t last,
+                                      uint8_t **dest, uint8_t *scales)
 {
     uint32_t items = a->c.hidden / 16, padded = (items + 31u) & ~31u, i = threadIdx.x;
     const uint8_t *x = a->in.x + token * a->in.x_stride;
@@ -114,11 +129,12 @@ static __device__ void ry_ll_send_fp8(const struct ry_gpu_ll *a, uint32_t token,
         v1 = ry_load16_const(x + i * 32 + 16);
     }
     ry_ll_aim_all(a, token, dest);
+    ry_ll_wait(a, last);
     for (; i < padded; i += blockDim.x) {
         uint4 codes = ry_ll_encode(a, v0, v1, i, scales);
 
         if (i == threadIdx.x)
-            __syncthreads(); /* the warps that aimed, to all that store */
+            __syncthreads(); /* the warps that aimed and waited, to all that store */
         for (uint32_t k = 0; k < a->c.topk && i < items; k++)
             if (dest[k])
                 ry_store16(dest[k] + i * 16, codes);
@@ -131,13 +147,15 @@ static __device__ void ry_ll_send_fp8(const struct ry_gpu_ll *a, uint32_t token,
         __syncthreads(); /* threads without an item meet the others at the same barrier */
 }
 
-static __device__ void ry_ll_send_bf16(const struct ry_gpu_ll *a, uint32_t token, uint8_t **dest)
+static __device__ void ry_ll_send_bf16(const struct ry_gpu_ll *a, uint32_t token, uint64_t last,
+                                       uint8_t **dest)
 {
     uint32_t items = a->c.hidden / 8;
     const uint8_t *x = a->in.x + token * a->in.x_stride;
 
     ry_ll_aim_all(a, token, dest);
-    __syncthreads(); /* the warps that aimed, to all that store */
+    ry_ll_wait(a, last);
+    __syncthreads(); /* the warps that aimed and waited, to all that store */
     for (uint32_t i = threadIdx.x; i < items; i += 2 * blockDim.x) {
         uint32_t j = i + blockDim.x;
         uint4 v0 = ry_load16_const(x + i * 16), v1 = v0;
@@ -180,16 +198,20 @@ static __device__ void ry_ll_send(const struct ry_gpu_ll *a, uint64_t gen, uint8
     uint8_t **dest = (uint8_t **)shared;
     uint8_t *scales = shared + ((c->topk * sizeof(*dest) + 15u) & ~15ull);
 
+    uint64_t last = c->last[blockIdx.x];
+
     for (uint32_t t = blockIdx.x; t < a->in.tokens; t += gridDim.x) {
         if (c->fp8)
-            ry_ll_send_fp8(a, t, dest, scales);
+            ry_ll_send_fp8(a, t, last, dest, scales);
         else
-            ry_ll_send_bf16(a, t, dest);
+            ry_ll_send_bf16(a, t, last, dest);
+        last = 0;
         if (c->fp8 && c->hidden / 16 > blockDim.x)
             __syncthreads(); /* scales made behind the barrier above, to those who send them */
         ry_ll_send_rest(a, t, dest, scales);
         __syncthreads(); /* dest and scales are read before the next token's are written */
     }
+    ry_ll_free(a, last);
     /* this block's share of the counts, while the stores are on their way */
     for (uint32_t e = blockIdx.x + gridDim.x * warp; e < c->place.experts; e += gridDim.x * warps) {
         uint32_t n = ry_ll_count(a, (int32_t)e, a->in.tokens);
@@ -200,6 +222,8 @@ static __device__ void ry_ll_send(const struct ry_gpu_ll *a, uint64_t gen, uint8
             ry_word_publish((uint64_t *)(c->peer[pe] + a->counts_at) + local * c->place.pes + c->pe,
                             ry_count_word(gen, n));
     }
+    if (threadIdx.x == 0)
+        c->last[blockIdx.x] = gen;
     if (blockIdx.x == 0 && threadIdx.x == 0)
         *a->kept_tokens = a->in.tokens;
     __syncthreads(); /* all of the block's stores, to the threads that publish them */

@@ -2,6 +2,8 @@
 set(ry_cuda_sources
     host/driver.c
     host/ep_gpu.c
+    host/fabric.c
+    host/fabric_agent.c
     ht_combine.cu
     ht_dispatch.cu
     ht_plan.cu
@@ -9,4 +11,6 @@ set(ry_cuda_sources
     host/layout.c
     ll_combine.cu
     ll_dispatch.cu
+    mover.cu
+    nic_engine.cu
 )

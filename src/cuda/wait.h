@@ -78,13 +78,20 @@ RY_DEV uint64_t ry_count_word(uint64_t gen, uint32_t count)
 }
 
 /* Generation of this kernel, the same in all its blocks; the last block to ask moves the count on
- * for the next kernel. Meets the block at a barrier. */
+ * for the next kernel. Meets the block at a barrier, and does not wait for the others to ask. */
 RY_DEV uint64_t ry_turn_take(struct ry_gpu_turn *t, uint32_t phases)
 {
-    __shared__ uint64_t gen;
+    __shared__ uint64_t shown;
+    uint64_t send = 0, recv = 0, gen;
 
-    if (threadIdx.x == 0) {
-        uint64_t send = ry_word_observe(&t->send), recv = ry_word_observe(&t->recv);
+    if (threadIdx.x == blockDim.x - 1) {
+        send = ry_word_observe(&t->send);
+        recv = ry_word_observe(&t->recv);
+        shown = (phases & RY_EP_SEND ? send : recv) + 1;
+    }
+    __syncthreads(); /* the generation, to all */
+    gen = shown;
+    if (threadIdx.x == blockDim.x - 1) {
         uint32_t before;
 
         /* acq_rel: the loads above come before, for whoever arrives last */
@@ -92,7 +99,6 @@ RY_DEV uint64_t ry_turn_take(struct ry_gpu_turn *t, uint32_t phases)
                      : "=r"(before)
                      : "l"(&t->arrived)
                      : "memory");
-        gen = (phases & RY_EP_SEND ? send : recv) + 1;
         if (before == gridDim.x - 1) {
             t->arrived = 0;
             if (phases & RY_EP_SEND)
@@ -101,8 +107,24 @@ RY_DEV uint64_t ry_turn_take(struct ry_gpu_turn *t, uint32_t phases)
                 t->recv = recv + 1;
         }
     }
-    __syncthreads();
     return gen;
+}
+
+/* The buffers of a generation may be written again once every block of every PE has said that it
+ * ended the combine that used them last; by the whole block, which a barrier must follow. */
+RY_DEV void ry_wait_ends(const struct ry_gpu_common *c, const uint64_t *ends, uint64_t gen)
+{
+    uint32_t n = c->place.pes * c->combine_blocks;
+
+    if (!gen)
+        return;
+    /* from the last thread on: the first warps have other things to do */
+    for (uint32_t i = blockDim.x - 1 - threadIdx.x; i < n; i += blockDim.x) {
+        uint32_t pe = i / c->combine_blocks, block = i - pe * c->combine_blocks;
+
+        if (!ry_wait_flag(c, ends + pe * RY_GPU_BLOCKS_MAX + block, gen, RY_AT_COMBINE_END, pe))
+            return;
+    }
 }
 
 /* One entry of the caller's topk_idx as it stands. */

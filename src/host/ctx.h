@@ -81,8 +81,7 @@ void ry_ctx_event(void *arg, const struct ry_mesh *m, int type, uint32_t peer, u
 
 /* ctx_rails.c */
 int ry_ctx_choose_homes(struct ry_ctx *ctx);
-/* Writes the emulated ports below RAILYARD_EMU_SYSFS, where it is set; the agent does so at times.
- */
+/* Writes the emulated ports below RAILYARD_EMU_SYSFS, where set; the agent does so at times. */
 void ry_ctx_show_ports(struct ry_ctx *ctx);
 uint64_t ry_ctx_ports_tick(struct ry_ctx *ctx, uint64_t now_ns);
 

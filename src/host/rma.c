@@ -293,6 +293,12 @@ int ry_put_signal_nbi(ry_ctx *ctx, void *dst, const void *src, size_t bytes, ry_
     }
     if (bytes)
         q[n++] = write_req(ry_mesh_raddr(m, pe, dst), src, ry_mesh_laddr(m, src), (uint32_t)bytes);
+    if (RY_MUT(RY_MUT_SIGNAL_OTHER_RAIL) && n) {
+        rc = ry_mesh_post(m, pe, (c + 1) % m->peers[pe].n_channels, q, n, 0, &end);
+        if (rc)
+            return rc;
+        n = 0;
+    }
     q[n++] = ry_signal_req(ry_mesh_raddr(m, pe, sig), value, 0);
     return ry_mesh_post(m, pe, c, q, n, 0, &end);
 }

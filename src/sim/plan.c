@@ -25,7 +25,7 @@ static void make_fault(struct ry_sim_plan *p, struct ry_sim_fault *f, uint64_t *
     f->f.kind = kinds[below(r, sizeof(kinds) / sizeof(kinds[0]))];
     f->f.rail = (uint32_t)below(r, p->rails);
     f->f.peer = below(r, 3) == 0 ? (int32_t)below(r, p->pes) : -1;
-    f->f.p = 0.05 + (double)below(r, 900) / 1000;
+    f->f.p = (double)(50 + below(r, 900)) / 1000;
     f->f.for_ns = (5 + below(r, 400)) * US;
     f->f.delay_ns = (1 + below(r, 200)) * US;
     f->f.jitter_ns = below(r, 20) * US;
@@ -57,6 +57,7 @@ void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm)
 
     memset(p, 0, sizeof(*p));
     p->seed = seed;
+    p->sched = seed ^ 0x5bd1e995u;
     p->pes = RY_SIM_PES;
     p->rails = below(&r, 6) == 0 ? 1 : 2;
     p->handler = (enum ry_handler)below(&r, 3);

@@ -74,8 +74,8 @@ void ry_sim_kick(void *arg, struct ry_ring *ring, uint32_t prod_idx)
     if (w->verbose) {
         const struct ry_wqe *q = &ring->wqe[(prod_idx - 1) & ring->mask];
 
-        ry_sim_trace("pe%u rings qp %x index %u: opcode %x raddr %llx", ctx->mesh.pe, ring->qpn,
-                     prod_idx, ry_wqe_opcode(q), (unsigned long long)ry_be64(q->raddr));
+        ry_sim_trace("pe%u rings qp %x index %u: opcode %x", ctx->mesh.pe, ring->qpn, prod_idx,
+                     ry_wqe_opcode(q));
     }
     ctx->mesh.nic->ops->kick(ring->nic_qp, prod_idx);
     w->pe[ctx->mesh.pe].nic_due_ns = w->now_ns;
@@ -204,4 +204,3 @@ void ry_sim_run_world(struct ry_sim_world *w, uint64_t limit_ns)
     }
 }
 
-void ry_sim_mark(const char *name) { (void)name; }

@@ -30,7 +30,7 @@ static bool alive(struct ry_sim_pe *pe, int rc, const char *what)
     if (ry_oracle_may_fail(pe->boot.pe, rc))
         pe->rc = rc;
     else
-        ry_sim_violate("pe %u: %s failed though every peer is reachable: %s (%s)", pe->boot.pe,
+        ry_sim_violate("reach: pe %u: %s failed though every peer is reachable: %s (%s)", pe->boot.pe,
                        what, ry_status_name(rc), ry_last_error());
     return false;
 }
@@ -125,6 +125,7 @@ static bool one_op(struct ry_sim_pe *pe, uint64_t *rng)
     uint32_t n = ry_sim->plan.pes, me = pe->boot.pe;
     uint32_t to = (me + 1 + (uint32_t)ry_sim_below(rng, n - 1)) % n;
 
+    ry_sim->ops++;
     ry_oracle_look(me);
     switch (ry_sim_below(rng, 10)) {
     case 0:
@@ -196,6 +197,7 @@ void ry_sim_second(void *arg)
         ry_sim_sleep(300);
     for (uint32_t i = 0; i + 1 < RY_SIM_SLOTS && !ry_sim->failed && !pe->rc; i++) {
         ry_sim_sleep(ry_sim_below(&rng, 60000) + 1);
+        ry_sim->ops++;
         if (!put_signal(pe, 1, (me + 1 + (uint32_t)ry_sim_below(&rng, n - 1)) % n))
             break;
     }

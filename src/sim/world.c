@@ -177,7 +177,7 @@ static void main_task(void *arg)
     int rc = join_world(w, pe, i);
 
     if (rc) {
-        ry_sim_violate("pe %u could not start: %s", i, ry_last_error());
+        ry_sim_violate("start: pe %u could not start: %s", i, ry_last_error());
         return;
     }
     start(w, i, 2, agent_task);
@@ -214,6 +214,22 @@ static bool build(struct ry_sim_world *w)
         start(w, i, 0, main_task);
     }
     return true;
+}
+
+/* What its channels have been through. */
+static void account(struct ry_sim_world *w)
+{
+    for (uint32_t i = 0; i < w->plan.pes; i++) {
+        const struct ry_mesh *m = &w->pe[i].ctx->mesh;
+
+        for (uint32_t q = 0; m->peers && q < w->plan.pes; q++) {
+            for (uint32_t c = 0; m->peers[q].out && c < m->peers[q].n_channels; c++) {
+                w->moves += m->peers[q].out[c].ch->moves;
+                w->moves_planned += m->peers[q].out[c].ch->moves_planned;
+                w->replayed += m->peers[q].out[c].ch->replayed;
+            }
+        }
+    }
 }
 
 static void take_down(struct ry_sim_world *w)
@@ -296,8 +312,9 @@ bool ry_sim_once(struct ry_sim_world *w, const struct ry_sim_plan *plan)
     w->plan = *plan;
     w->now_ns = 1000000;
     w->rng = plan->seed * 0x2545f4914f6cdd1dull + 1;
-    w->sched_rng = plan->seed ^ 0x5bd1e995u;
-    w->steps = w->events = 0;
+    w->sched_rng = plan->sched;
+    w->steps = w->events = w->ops = w->ep_rounds = 0;
+    w->moves = w->moves_planned = w->replayed = 0;
     w->live_apps = 0;
     w->failed = false;
     w->violation[0] = '\0';
@@ -315,6 +332,7 @@ bool ry_sim_once(struct ry_sim_world *w, const struct ry_sim_plan *plan)
     }
     if (!w->failed)
         ry_sim_check_end(w);
+    account(w);
     take_down(w);
     ry_sim = NULL;
     return !w->failed;

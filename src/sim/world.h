@@ -44,6 +44,7 @@ struct ry_sim_fault {
 /* What one run is: all of it follows from the seed. */
 struct ry_sim_plan {
     uint64_t seed;
+    uint64_t sched; /* seed of the scheduler */
     uint32_t pes, rails;
     enum ry_handler handler;
     uint32_t depth;
@@ -79,7 +80,8 @@ struct ry_sim_meet { /* one collective of the bootstrap under way */
 struct ry_sim_world {
     struct ry_sim_plan plan;
     uint64_t now_ns, rng, sched_rng;
-    uint64_t steps, events;
+    uint64_t steps, events, ops, ep_rounds;
+    uint64_t moves, moves_planned, replayed;
     struct ry_sim_task task[RY_SIM_TASKS];
     struct ry_sim_pe pe[RY_SIM_PES];
     struct ry_sim_ctl ctl[RY_SIM_CTL];
@@ -129,8 +131,5 @@ void ry_sim_check_end(struct ry_sim_world *w);
 
 /* plan.c: everything that follows from a seed. */
 void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm);
-
-/* coverage.c */
-void ry_sim_coverage_print(void);
 
 #endif

@@ -16,6 +16,7 @@ int ry_command_doctor(int argc, char **argv);
 int ry_command_env(int argc, char **argv);
 int ry_command_plan(int argc, char **argv);
 int ry_command_traffic(int argc, char **argv);
+int ry_command_sim(int argc, char **argv);
 int ry_command_tune(int argc, char **argv);
 
 #endif

@@ -133,6 +133,7 @@ static int begin_counting(struct ep_pe *p)
     ry_usage_read(&p->report->first, 0);
     ry_report_base(p->report, p->ctx);
     ry_track_add(&p->report->track, p->ctx, 0);
+    p->report->origin_s = p->start_s;
     ry_fault_start(p->ctx);
     return rc;
 }

@@ -158,5 +158,6 @@ json_t *ep_json(const struct ry_run *run, const struct ep_job *job, const struct
     json_object_set_new(json, "seed", json_integer((json_int_t)job->seed));
     json_object_set_new(json, "step", usage_json(run, t));
     json_object_set_new(json, "error", error ? json_string(error->error) : json_null());
+    json_object_set_new(json, "error_at_us", json_real(error ? error->error_at_us : -1));
     return json;
 }

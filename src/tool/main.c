@@ -32,6 +32,7 @@ static const struct command commands[] = {
     {"plan", ry_command_plan, "what of an install is done, needed or blocked; a script for it"},
     {"tune", ry_command_tune, "find the best channels and chunks for a shape"},
     {"traffic", ry_command_traffic, "run a command and see which ports carry its bytes"},
+    {"sim", ry_command_sim, "try to break exactly-once in a simulated world; seeds repeat"},
     {NULL, NULL, NULL},
 };
 

@@ -126,6 +126,7 @@ static int finish(struct ry_run *run, const struct perf_job *job)
         json_pack("{s:b, s:s, s:o, s:o, s:o}", "ok", ok, "operation", ops[job->op], "rows",
                   rows_json(r, job), "rails", ry_rails_json(run), "faults", ry_timeline_json(run));
     json_object_set_new(json, "error", error ? json_string(error->error) : json_null());
+    json_object_set_new(json, "error_at_us", json_real(error ? error->error_at_us : -1));
     int wrote = ry_run_write(run, json, "railyard perf");
     int code = error ? ry_tool_exit(error->status) : ok ? TOOL_OK : TOOL_FAILED;
     return code != TOOL_OK ? code : wrote;
@@ -184,10 +185,7 @@ int ry_command_perf(int argc, char **argv)
         code = ry_tool_job_check(&shared);
     job.duration_ns = shared.duration_ns;
     job.both = shared.both && (job.op == PERF_PUT || job.op == PERF_GET);
-    struct ry_run run = {.job = &shared,
-                         .body = perf_body,
-                         .arg = &job,
-                         .pin = true};
+    struct ry_run run = {.job = &shared, .body = perf_body, .arg = &job, .pin = true};
     if (code == TOOL_OK)
         code = ry_run_start(&run, argc, argv, &printer);
     if (code == TOOL_OK && printer)

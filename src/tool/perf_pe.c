@@ -74,6 +74,7 @@ int perf_begin(struct perf_pe *p)
     int rc = ry_barrier(p->ctx);
     if (rc == RY_OK && p->report->n_rows == 0) {
         p->start_s = ry_tool_now_s();
+        p->report->origin_s = p->start_s;
         ry_fault_start(p->ctx);
     }
     return rc;

@@ -132,6 +132,7 @@ void ry_report_fail(struct ry_report *r, int status)
         return;
     const char *text = ry_last_error();
     r->status = status;
+    r->error_at_us = r->origin_s > 0 ? (ry_tool_now_s() - r->origin_s) * 1e6 : -1;
     snprintf(r->error, sizeof r->error, "%s", text[0] ? text : ry_status_text(status));
 }
 

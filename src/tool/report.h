@@ -70,6 +70,8 @@ struct ry_report {
     uint64_t at;    /* atomic: iterations done */
     int32_t status; /* of the library, RY_OK so far */
     char error[400];
+    double origin_s; /* ry_tool_now_s at ry_fault_start; 0: not yet */
+    double error_at_us;
     uint64_t job;
     uint32_t pe, n_pes, node, n_nodes;
     uint32_t n_rails;

@@ -2,10 +2,12 @@
 #include "start.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <railyard/config.h>
 #include <railyard/launch.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +77,10 @@ static void be_pe(const struct ry_run *run, ry_hub *hub, uint32_t pe, struct ry_
     report->node = ry_node(ctx);
     report->n_nodes = ry_n_nodes(ctx);
     __atomic_store_n(&report->state, PE_RUNNING, __ATOMIC_RELEASE);
+    if (hub && pe == 0) /* processes are announced by their launcher */
+        fprintf(stderr, "railyard: job %016" PRIx64 ": %u pes on %u %s, threads of one process\n",
+                report->job, report->n_pes, report->n_nodes,
+                report->n_nodes == 1 ? "node" : "nodes");
     ry_on_event(ctx, on_event, report);
     if (job->fault)
         rc = ry_fault_plan(ctx, job->fault, job->seed_value);
@@ -175,7 +181,7 @@ static int run_processes(struct ry_run *run, int argc, char **argv)
     ry_launch_cfg cfg = {.n_pes = job->n_pes,
                          .n_nodes = job->n_nodes,
                          .env = env,
-                         .keep_going = count_word(job->fault, "kill@") > 0,
+                         .keep_going = run->survives || count_word(job->fault, "kill@") > 0,
                          .restarts = count_word(job->fault, "return="),
                          .restart_delay_ns = return_delay_ns(job->fault)};
     ry_launch_result result;
@@ -186,7 +192,8 @@ static int run_processes(struct ry_run *run, int argc, char **argv)
         return code;
     for (uint32_t i = 0; i < run->n_pes; i++) {
         struct ry_report *r = &run->reports[i];
-        if (r->state == PE_DONE || r->status != RY_OK || result.pes[i].lost)
+        bool killed = result.pes[i].lost && result.pes[i].exit_code == 128 + SIGKILL;
+        if (r->state == PE_DONE || r->status != RY_OK || killed)
             continue;
         r->status = RY_ERR_LAUNCH;
         snprintf(r->error, sizeof r->error, "pe%u ended before its work was done (exit code %d)", i,

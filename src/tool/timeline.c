@@ -127,6 +127,10 @@ void ry_rails_print(const struct ry_run *run)
         char pe[16];
         snprintf(pe, sizeof pe, "pe%u", i);
         printf("%-6s", pe);
+        if (ry_run_lost_pe(run, i)) {
+            puts("                 lost");
+            continue;
+        }
         for (uint32_t k = 0; k < most; k++) {
             char bytes[24], cell[96] = "-";
             if (k < r->n_rails) {

@@ -22,7 +22,7 @@ CLEAN = {
     "src/cuda/kernel.cu": HEAD + '#include "core/queue.h"\n',
     "src/sim/sim.h": HEAD,
     "src/tool/main.c": HEAD + "#include <railyard/status.h>\n",
-    "src/tool/sim.c": HEAD + '#include "sim.h"\n',
+    "src/tool/sim.c": HEAD + "#include <railyard/status.h>\n",
     "test/test_queue.c": HEAD + '#include "core/queue.h"\n',
     "doc/house.md": "# House\n",
 }
@@ -69,7 +69,8 @@ PLANTED = [
     ("ep includes host", "src/ep/a.c", HEAD + '#include "host/context.h"\n', None),
     ("cuda includes host", "src/cuda/a.cu", HEAD + '#include "host/context.h"\n', "arrow"),
     ("sim includes the emulated NIC", "src/sim/a.c", HEAD + '#include "nic/emu/emu.h"\n', None),
-    ("sim includes host", "src/sim/a.c", HEAD + '#include "host/context.h"\n', "arrow"),
+    ("sim includes host", "src/sim/a.c", HEAD + '#include "host/context.h"\n', None),
+    ("sim includes cuda", "src/sim/a.c", HEAD + '#include "cuda/kernel.cu"\n', "arrow"),
     ("tool includes host", "src/tool/a.c", HEAD + '#include "host/context.h"\n', "arrow"),
     ("tool includes sim", "src/tool/a.c", HEAD + '#include "sim/sim.h"\n', "arrow"),
     ("tool/sim.c includes core", "src/tool/sim.c", HEAD + '#include "core/queue.h"\n', "arrow"),

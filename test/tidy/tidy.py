@@ -30,16 +30,14 @@ ARROWS = {
     "src/ep": ["src/core", "src/nic", "src/host", "src/ep"],
     "src/cuda": ["src/core", "src/cuda"],
     "src/cuda/host": ["src/core", "src/host", "src/ep", "src/cuda", "src/cuda/host"],
-    "src/sim": ["src/core", "src/nic", "src/nic/emu", "src/sim"],
+    "src/sim": ["src/core", "src/nic", "src/nic/emu", "src/host", "src/ep", "src/sim"],
     "src/tool": ["src/tool"],
     "examples": ["examples"],
     "bench": ["bench"],
     "bench/cuda": ["src/core", "src/cuda", "bench/cuda", None],
 }
 # Single files with one arrow more.
-ARROWS_OF_FILES = {
-    "src/tool/sim.c": ["src/sim"],
-}
+ARROWS_OF_FILES = {}
 # core/ knows no libc: only what the language itself brings.
 CORE_SYSTEM_HEADERS = ("stdint.h", "stddef.h", "stdbool.h", "limits.h")
 
@@ -156,8 +154,6 @@ def check_includes(path, lines, files, out):
         beside = [os.path.dirname(path)] if quoted else []
         bases = beside + ["src", "include", "test"]
         tried = [os.path.normpath(os.path.join(base, name)) for base in bases]
-        if path == "src/tool/sim.c":
-            tried.append(os.path.join("src/sim", name))
         target = next((t for t in tried if t in files), None)
         if target is None:
             core_header = path.startswith("src/core/") and path.endswith(".h")

@@ -11,7 +11,8 @@ failures=0
 bad() {
     local code=$1 part=$2 rc=0
     shift 2
-    timeout 20 "$bin" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null || rc=$?
+    timeout 20 "$bin" "$@" >"$tmp/out" 2>"$tmp/all" </dev/null || rc=$?
+    grep -v "^railyard: job " "$tmp/all" >"$tmp/err"
     local why=
     [ "$rc" -eq "$code" ] || why="exit $rc, not $code"
     [ "$(wc -l <"$tmp/err")" -eq 1 ] || why="$why; $(wc -l <"$tmp/err") lines on stderr"

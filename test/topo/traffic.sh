@@ -95,6 +95,9 @@ RAILYARD_GPU_NIC_MAP=0:emu7:1 timeout 30 "$railyard" "${job[@]}" >"$tmp/out" 2>"
 [ "$code" -eq 2 ] || fail "a map that names no rail gave $code"
 grep -q "RAILYARD_GPU_NIC_MAP: '0:emu7:1' is no rail of pe" "$tmp/err" || fail "no word on the map"
 
+DEEP_EP_DEVICE_TO_HCA_MAPPING=0:mlx5_0:1 timeout 30 "$railyard" "${job[@]}" >"$tmp/out" \
+    2>"$tmp/err" || fail "a map of real NICs stops a job on emulated ones"
+
 for words in "" "--watch -- true" "--interval 0 -- true" "--interval x -- true" \
     "--count x --watch" \
     "--watch --dir $tmp/none --count 1" "--frob"; do

@@ -8,7 +8,7 @@ export RAILYARD_TUNE_FILE=$tmp/folder/tune.json
 fail() { echo "tune: $*"; cat "$tmp/out" "$tmp/err"; exit 1; }
 shape=(--pes 2 --nodes 2 --tokens 16 --hidden 256)
 
-timeout 100 "$railyard" tune "${shape[@]}" --iters 3 --time 40s --json "$tmp/json" >"$tmp/out" \
+timeout 100 "$railyard" tune "${shape[@]}" --iters 3 --time 20s --json "$tmp/json" >"$tmp/out" \
     2>"$tmp/err" || fail "the sweep failed"
 [ "$(grep -cE '^ +[1248] +(16|64|256)K ' "$tmp/out")" -ge 1 ] || fail "no table"
 grep -qE '^\[tuning\] best dispatch \(bf16\): channels [1248], chunk (16|64|256)K: [0-9.]+ us' \
@@ -28,9 +28,9 @@ timeout 60 "${job[@]}" "${shape[@]}" --channels 1 >"$tmp/out" 2>"$tmp/err"
 grep -q '^tuned' "$tmp/out" && fail "a flag was overruled"
 
 # a second sweep replaces its entry, another shape adds one
-timeout 100 "$railyard" tune "${shape[@]}" --iters 1 --time 20s >"$tmp/out" 2>"$tmp/err" ||
+timeout 100 "$railyard" tune "${shape[@]}" --iters 1 --time 8s >"$tmp/out" 2>"$tmp/err" ||
     fail "the second sweep failed"
-timeout 100 "$railyard" tune --pes 2 --nodes 2 --tokens 8 --hidden 256 --iters 1 --time 8s \
+timeout 100 "$railyard" tune --pes 2 --nodes 2 --tokens 8 --hidden 256 --iters 1 --time 5s \
     >"$tmp/out" 2>"$tmp/err" || fail "the third sweep failed"
 [ "$(grep -c '"shape"' "$RAILYARD_TUNE_FILE")" -eq 2 ] || fail "not two entries"
 

@@ -26,6 +26,7 @@ struct ry_gpu_own {
     uint32_t *before;    /* ht */
     uint32_t *expert_rows;
     uint32_t *rows;
+    uint64_t *last;
 };
 
 struct ry_gpu_ep {
@@ -116,6 +117,7 @@ static uint64_t own_lay(ry_gpu_ep *ep, uint8_t *base)
         p->kept_tokens = take(base, &at, 4);
         p->rows = take(base, &at, 4);
         p->expert_rows = take(base, &at, local * 4);
+        p->last = take(base, &at, RY_GPU_BLOCKS_MAX * 8);
         if (e->mode == RY_EP_LL) {
             p->count = take(base, &at, local * pes * 4);
             p->src_token = take(base, &at, local * pes * e->tokens_max * 4);
@@ -223,6 +225,8 @@ static struct ry_gpu_own *common_aim(ry_gpu_ep *ep, struct ry_gpu_common *c, enu
     c->phases = phase == RY_EP_BOTH ? RY_EP_SEND | RY_EP_RECV : (uint32_t)phase;
     for (uint32_t p = 0; p < ep->attr.n_pes; p++)
         c->peer[p] = ep->heap[p] + g * ep->generation_bytes;
+    c->combine_blocks = ep->blocks;
+    c->last = ep->part[g].last;
     return &ep->part[g];
 }
 

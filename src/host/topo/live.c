@@ -48,6 +48,11 @@ int ry_live_topology(ry_facts *facts, struct ry_text *out)
     if (hwloc_topology_init(&tree) != 0)
         return -1;
     hwloc_topology_set_io_types_filter(tree, HWLOC_TYPE_FILTER_KEEP_ALL);
+    /* sysfs tells all that is needed; these start drivers, open displays or read name tables */
+    static const char *const left_out[] = {"pci",  "gl",   "opencl",   "cuda",
+                                           "nvml", "rsmi", "levelzero"};
+    for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++)
+        hwloc_topology_set_components(tree, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, left_out[i]);
     char *xml = NULL;
     int len = 0;
     int failed = hwloc_topology_load(tree) != 0 ||

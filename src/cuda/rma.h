@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One-sided operations called by kernels. Each is called by a thread, or by all threads of a warp
+ * or of a block together (`scope`); one of them posts, detects failures and moves channels, the
+ * others meet it at the group's barrier. Every call ends by the world's deadline with a status,
+ * which is also left in mapped memory with the peer and the rail.
+ *
+ * Sources and targets lie in the heaps; a target is named by this PE's address of the same object.
+ * A peer whose heap is mapped (world.direct) is written directly, any other through channels. */
+#ifndef RY_CUDA_RMA_H
+#define RY_CUDA_RMA_H
+
+#include "core/move.h"
+#include "core/route.h"
+#include "core/signal.h"
+#include "cuda/ptx.h"
+#include "cuda/world.h"
+
+enum ry_scope { RY_THREAD, RY_WARP, RY_BLOCK };
+
+RY_DEV bool ry_scope_leads(enum ry_scope s)
+{
+    if (s == RY_WARP)
+        return (threadIdx.x & 31u) == 0;
+    return s == RY_THREAD || threadIdx.x == 0;
+}
+
+RY_DEV void ry_scope_meet(enum ry_scope s)
+{
+    if (s == RY_WARP)
+        __syncwarp();
+    if (s == RY_BLOCK)
+        __syncthreads();
+}
+
+/* The leader's status, to the group. */
+RY_DEV int ry_scope_share(enum ry_scope s, int rc)
+{
+    if (s == RY_WARP)
+        return __shfl_sync(0xffffffffu, rc, 0);
+    if (s == RY_BLOCK)
+        return -__syncthreads_or(threadIdx.x == 0 ? -rc : 0);
+    return rc;
+}
+
+RY_DEV struct ry_channel *ry_world_channel(const struct ry_gpu_world *w, uint32_t pe, uint32_t c)
+{
+    return &w->ch[pe * w->channels + c];
+}
+
+RY_DEV uint64_t ry_world_raddr(const struct ry_gpu_world *w, uint32_t pe, const void *p)
+{
+    return w->raddr[pe] + (uint64_t)((const uint8_t *)p - w->heap);
+}
+
+RY_DEV int ry_world_fail(const struct ry_gpu_world *w, int rc, uint32_t pe, uint32_t c)
+{
+    const struct ry_channel *ch = ry_world_channel(w, pe, c);
+    uint32_t slot = ry_state_active(ry_observe_state(ch));
+    uint64_t word = (uint64_t)pe << 32 | (uint64_t)((c << 4 | slot) & 0xffffu) << 16 |
+                    (uint64_t)((uint32_t)-rc & 0xffu) << 8 | RY_AT_CHANNEL;
+
+    if (ry_word_observe(&w->status->first) == 0)
+        ry_word_publish(&w->status->first, word);
+    return rc;
+}
+
+/* One turn of a wait on a channel: completions every turn, the agent's words (host memory) now and
+ * then. 0: go on; negative: the channel is lost. */
+RY_DEV int ry_world_turn(const struct ry_gpu_world *w, struct ry_channel *ch, uint32_t turn,
+                         uint64_t *acked)
+{
+    int rc = ry_channel_poll(ch, &w->env, acked);
+
+    if (rc == RY_ERR_PATH && !w->failover)
+        return rc;
+    if (rc == RY_ERR_PATH || rc == RY_ERR_AGAIN || (turn & 127u) == 127u)
+        rc = ry_channel_progress(ch, &w->env, acked);
+    return rc == RY_ERR_UNREACHABLE || rc == RY_ERR_STALLED ? rc : RY_OK;
+}
+
+/* Post one message, waiting for room and moves. By one thread. */
+RY_DEV int ry_world_post(const struct ry_gpu_world *w, uint32_t pe, uint32_t c,
+                         const struct ry_req *reqs, uint32_t n)
+{
+    struct ry_channel *ch = ry_world_channel(w, pe, c);
+    uint64_t end, acked, until = 0;
+    int rc = ry_channel_post(ch, reqs, n, 0, &w->env, &end);
+
+    for (uint32_t turn = 0; RY_UNLIKELY(rc == RY_ERR_AGAIN || rc == RY_ERR_BUSY); turn++) {
+        rc = ry_world_turn(w, ch, turn, &acked);
+        if (rc)
+            break;
+        if (!until)
+            until = ry_global_ns() + w->timeout_ns;
+        rc = ry_channel_post(ch, reqs, n, 0, &w->env, &end);
+        if (rc == RY_ERR_AGAIN && (turn & 63u) == 63u && ry_global_ns() >= until)
+            rc = RY_ERR_TIMEOUT;
+    }
+    if (rc)
+        return ry_world_fail(w, rc, pe, c);
+    ry_seq_raise(&w->posted[pe * w->channels + c], end);
+    return RY_OK;
+}
+
+RY_DEV struct ry_req ry_put_req(uint64_t to, const void *from, uint32_t bytes)
+{
+    struct ry_req q = {0};
+
+    q.opcode = RY_OP_WRITE;
+    q.bytes = bytes;
+    q.raddr = to;
+    q.laddr = (uint64_t)from;
+    return q;
+}
+
+RY_DEV void ry_direct_copy(uint8_t *to, const uint8_t *from, uint64_t bytes, enum ry_scope s)
+{
+    uint32_t rank = s == RY_BLOCK ? threadIdx.x : s == RY_WARP ? threadIdx.x & 31u : 0;
+    uint32_t width = s == RY_BLOCK ? blockDim.x : s == RY_WARP ? 32 : 1;
+
+    if ((((uint64_t)to | (uint64_t)from | bytes) & 15u) == 0)
+        for (uint64_t i = rank; i < bytes / 16; i += width)
+            ry_store16(to + i * 16, ry_load16(from + i * 16));
+    else
+        for (uint64_t i = rank; i < bytes; i += width)
+            to[i] = from[i];
+}
+
+/* Queue a put. Large ones are striped over the channels. */
+RY_DEV int ry_dev_put(const struct ry_gpu_world *w, void *to, const void *from, uint64_t bytes,
+                      uint32_t pe, enum ry_scope s)
+{
+    int rc = RY_OK;
+
+    ry_scope_meet(s); /* what the group wrote, to the one who posts it */
+    if (w->direct[pe]) {
+        ry_direct_copy(w->direct[pe] + ((uint8_t *)to - w->heap), (const uint8_t *)from, bytes, s);
+        return RY_OK;
+    }
+    if (ry_scope_leads(s)) {
+        uint64_t stripe =
+            (bytes / w->channels + RY_STRIPE_ALIGN) & ~(uint64_t)(RY_STRIPE_ALIGN - 1);
+        uint32_t c = 0;
+
+        if (bytes < 2 * RY_STRIPE_MIN_BYTES) {
+            stripe = bytes;
+            c = (uint32_t)((uint64_t)from >> 8) % w->channels;
+        }
+        for (uint64_t at = 0; at < bytes && rc == RY_OK; at += stripe, c = (c + 1) % w->channels) {
+            uint32_t part = (uint32_t)(bytes - at < stripe ? bytes - at : stripe);
+            struct ry_req q = ry_put_req(ry_world_raddr(w, pe, (uint8_t *)to + at),
+                                         (const uint8_t *)from + at, part);
+
+            rc = ry_world_post(w, pe, c, &q, 1);
+        }
+    }
+    return ry_scope_share(s, rc);
+}
+
+/* Queue a put and behind it, on the same channel, a signal: seen after the data, never before.
+ * bytes 0: the signal alone. The channel is chosen by the signal's address. */
+RY_DEV int ry_dev_put_signal(const struct ry_gpu_world *w, void *to, const void *from,
+                             uint64_t bytes, struct ry_sector *signal, uint64_t value, uint32_t pe,
+                             enum ry_scope s)
+{
+    int rc = RY_OK;
+
+    ry_scope_meet(s); /* what the group wrote, to the one who posts it */
+    if (w->direct[pe]) {
+        struct ry_sector *there =
+            (struct ry_sector *)(w->direct[pe] + ((uint8_t *)signal - w->heap));
+
+        ry_direct_copy(w->direct[pe] + ((uint8_t *)to - w->heap), (const uint8_t *)from, bytes, s);
+        ry_scope_meet(s); /* the group's stores, to the one who publishes them */
+        if (ry_scope_leads(s))
+            ry_flag_publish(&there->word[0], value);
+        return RY_OK;
+    }
+    if (ry_scope_leads(s)) {
+        uint32_t c =
+            (uint32_t)((uint64_t)((uint8_t *)signal - w->heap) / sizeof(*signal)) % w->channels;
+        struct ry_req q[2];
+
+        q[0] = ry_put_req(ry_world_raddr(w, pe, to), from, (uint32_t)bytes);
+        q[1] = ry_signal_req(ry_world_raddr(w, pe, signal), value, 0);
+        rc = ry_world_post(w, pe, c, bytes ? q : q + 1, bytes ? 2 : 1);
+    }
+    return ry_scope_share(s, rc);
+}
+
+/* One look at what may have happened to any channel: completions, failures, the agent's wishes.
+ * What every wait does from time to time, so that a failure is met whoever waits for what. */
+RY_DEV void ry_world_watch(const struct ry_gpu_world *w, uint32_t turn)
+{
+    uint32_t n = w->pes * w->channels, i = turn % n;
+    uint64_t acked;
+
+    if (i / w->channels == w->pe || w->direct[i / w->channels])
+        return;
+    if (w->failover)
+        ry_channel_progress(&w->ch[i], &w->env, &acked);
+}
+
+/* Wait until a signal here is at least `value`. */
+RY_DEV int ry_dev_signal_wait(const struct ry_gpu_world *w, const struct ry_sector *signal,
+                              uint64_t value, uint32_t from, enum ry_scope s)
+{
+    int rc = RY_OK;
+
+    if (ry_scope_leads(s)) {
+        uint64_t until = 0;
+
+        for (uint32_t turn = 0; ry_observe_signal(signal) < value; turn++) {
+            if ((turn & 31u) != 31u)
+                continue;
+            ry_world_watch(w, turn >> 5);
+            if (!until)
+                until = ry_global_ns() + w->timeout_ns;
+            if (ry_global_ns() >= until) {
+                rc = ry_world_fail(w, RY_ERR_TIMEOUT, from, 0);
+                break;
+            }
+        }
+    }
+    return ry_scope_share(s, rc); /* the observer, to its group */
+}
+
+/* Everything this PE queued to `pe` on channel c is visible there, and every path that carried it
+ * is proven or fenced. By one thread. */
+RY_DEV int ry_world_quiet(const struct ry_gpu_world *w, uint32_t pe, uint32_t c)
+{
+    struct ry_channel *ch = ry_world_channel(w, pe, c);
+    uint64_t until = ry_global_ns() + w->timeout_ns, acked = 0, end = 0;
+    uint64_t want = ry_ld_acq64(&w->posted[pe * w->channels + c]);
+    bool asked = false;
+    int rc = RY_OK;
+
+    for (uint32_t turn = 0; rc == RY_OK; turn++) {
+        if (ry_channel_reusable(ch, ry_seq_add(want, RY_SEQ_MASK), want))
+            return RY_OK;
+        rc = ry_world_turn(w, ch, turn, &acked);
+        if (rc == RY_OK && !asked) {
+            rc = ry_channel_post_proof(ch, &w->env, &end);
+            asked = rc == RY_OK;
+            rc = rc == RY_ERR_AGAIN || rc == RY_ERR_BUSY ? RY_OK : rc;
+        }
+        if (rc == RY_OK && (turn & 63u) == 63u && ry_global_ns() >= until)
+            rc = RY_ERR_TIMEOUT;
+    }
+    return ry_world_fail(w, rc, pe, c);
+}
+
+RY_DEV int ry_dev_quiet(const struct ry_gpu_world *w, enum ry_scope s)
+{
+    int rc = RY_OK;
+
+    ry_scope_meet(s); /* what the group posted, to the one who drains it */
+    if (ry_scope_leads(s)) {
+        __threadfence_system(); /* direct stores, to whoever is told after this */
+        for (uint32_t pe = 0; pe < w->pes && rc == RY_OK; pe++)
+            for (uint32_t c = 0; c < w->channels && pe != w->pe && !w->direct[pe]; c++) {
+                rc = ry_world_quiet(w, pe, c);
+                if (rc)
+                    break;
+            }
+    }
+    return ry_scope_share(s, rc);
+}
+
+/* A counter that many PEs add to without any atomic on the wire: each PE writes its own running sum
+ * into its own sector, which may be written twice; the reader adds the sectors up. `counter` is
+ * [pes] sectors in the heap, `index` the number of its running sums in world.totals. */
+RY_DEV int ry_dev_amo_add(const struct ry_gpu_world *w, struct ry_sector *counter, uint32_t index,
+                          uint64_t value, uint32_t pe, enum ry_scope s)
+{
+    int rc = RY_OK;
+
+    ry_scope_meet(s);
+    if (ry_scope_leads(s)) {
+        uint64_t *total = &w->totals[2 * (index * w->pes + pe)], found;
+        uint64_t until = ry_global_ns() + w->timeout_ns;
+
+        /* sum and post under one lock, so that sums are posted in their order */
+        while (!ry_cas64(total + 1, 0, 1, &found) && rc == RY_OK)
+            if (ry_global_ns() >= until)
+                rc = ry_world_fail(w, RY_ERR_STALLED, pe, 0);
+        if (rc == RY_OK) {
+            total[0] += value;
+            rc =
+                ry_dev_put_signal(w, w->heap, w->heap, 0, &counter[w->pe], total[0], pe, RY_THREAD);
+            ry_st_rel64(total + 1, 0);
+        }
+    }
+    return ry_scope_share(s, rc);
+}
+
+RY_DEV uint64_t ry_dev_amo_read(const struct ry_gpu_world *w, const struct ry_sector *counter)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t p = 0; p < w->pes; p++)
+        sum += ry_observe_signal(&counter[p]);
+    return sum;
+}
+
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Does the simulator notice when a clause of a rule is broken? Each mutant runs in a process of its
+ * own: broken code may crash, which counts as noticed, and what it leaves behind is gone with it.
+ */
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/mutant.h"
+#include "sim/campaign.h"
+
+struct mutant {
+    const char *id, *rule, *what;
+};
+
+static const struct mutant mutants[] = {
+    {"NONE", "", ""},
+#define RY_MUTANT_ROW(name, rule, what) {#name, rule, what},
+    RY_MUTANTS(RY_MUTANT_ROW)
+#undef RY_MUTANT_ROW
+};
+
+/* Seeds at which a mutant is known to fall, for the quick check. */
+static const struct {
+    int id;
+    uint64_t seed;
+} known[] = {
+    {RY_MUT_NONE, 0},
+};
+
+struct verdict {
+    uint64_t run, seed;
+    char violation[160];
+};
+
+const char *ry_sim_mutant_name(int id)
+{
+    static char name[RY_MUT_COUNT][32];
+    const char *from = mutants[id].id;
+    size_t n = strlen(from);
+
+    for (size_t i = 0; i < n && i + 1 < sizeof(name[0]); i++)
+        name[id][i] = from[i] == '_' ? '-' : (char)tolower((unsigned char)from[i]);
+    return name[id];
+}
+
+int ry_sim_mutant_find(const char *name)
+{
+    for (int i = 1; i < RY_MUT_COUNT; i++)
+        if (!strcmp(name, ry_sim_mutant_name(i)))
+            return i;
+    return RY_MUT_NONE;
+}
+
+static uint64_t first_seed(int id, bool quick)
+{
+    for (size_t i = 0; quick && i < sizeof(known) / sizeof(known[0]); i++)
+        if (known[i].id == id)
+            return known[i].seed;
+    return 1;
+}
+
+static void child(int id, uint64_t first, uint64_t runs, int fd)
+{
+    static struct ry_sim_world world;
+    struct verdict v;
+
+    ry_mutant = id;
+    for (uint64_t k = 0; k < runs; k++) {
+        struct ry_sim_plan plan;
+        bool ok;
+
+        memset(&v, 0, sizeof(v));
+        v.run = k + 1;
+        v.seed = first + k;
+        ry_sim_plan_make(&plan, v.seed, true);
+        ok = ry_sim_once(&world, &plan);
+        if (!ok)
+            snprintf(v.violation, sizeof(v.violation), "%.159s", world.violation);
+        if (write(fd, &v, sizeof(v)) != sizeof(v))
+            _exit(2);
+        if (!ok)
+            _exit(1);
+    }
+    _exit(0);
+}
+
+/* True: it fell, *v says where. */
+static bool judge(int id, uint64_t first, uint64_t runs, struct verdict *v)
+{
+    int fds[2], status = 0;
+    struct verdict next;
+    pid_t pid;
+
+    memset(v, 0, sizeof(*v));
+    v->seed = first - 1;
+    fflush(stdout);
+    if (pipe(fds))
+        return false;
+    pid = fork();
+    if (pid == 0) {
+        close(fds[0]);
+        child(id, first, runs, fds[1]);
+    }
+    close(fds[1]);
+    while (pid > 0 && read(fds[0], &next, sizeof(next)) == sizeof(next))
+        *v = next;
+    close(fds[0]);
+    if (pid < 0 || waitpid(pid, &status, 0) != pid)
+        return false;
+    if (WIFSIGNALED(status)) {
+        v->run++;
+        v->seed++;
+        snprintf(v->violation, sizeof(v->violation), "crash: signal %d", WTERMSIG(status));
+    }
+    return v->violation[0] != '\0';
+}
+
+int ry_sim_mutants(uint64_t runs, bool quick)
+{
+    int survivors = 0;
+
+    printf("%-20s %-6s %6s %8s  %-11s %s\n", "mutant", "rule", "run", "seed", "oracle", "clause");
+    for (int id = 1; id < RY_MUT_COUNT; id++) {
+        char oracle[32];
+        struct verdict v;
+
+        if (judge(id, first_seed(id, quick), runs, &v)) {
+            ry_sim_oracle_name(v.violation, oracle, sizeof(oracle));
+            printf("%-20s %-6s %6" PRIu64 " %8" PRIu64 "  %-11s %s\n", ry_sim_mutant_name(id),
+                   mutants[id].rule, v.run, v.seed, oracle, mutants[id].what);
+        } else {
+            survivors++;
+            printf("%-20s %-6s %6s %8s  %-11s %s\n", ry_sim_mutant_name(id), mutants[id].rule, "-",
+                   "-", "SURVIVES", mutants[id].what);
+        }
+        fflush(stdout);
+    }
+    printf("%d mutants, %d survive\n", RY_MUT_COUNT - 1, survivors);
+    return survivors != 0;
+}
