@@ -120,7 +120,7 @@ void ry_rails_print(const struct ry_run *run)
         snprintf(name, sizeof name, "rail%u", k);
         printf(" %20s", name);
     }
-    printf("   share of the greatest\n");
+    printf("   least/greatest\n");
     for (uint32_t i = 0; i < run->n_pes; i++) {
         const struct ry_report *r = &run->reports[i];
         uint64_t greatest = 0, least = UINT64_MAX;
@@ -142,7 +142,7 @@ void ry_rails_print(const struct ry_run *run)
             printf(" %20s", cell);
         }
         if (greatest > 0 && r->n_rails > 1)
-            printf("   least %.1f %%", 100.0 * (double)least / (double)greatest);
+            printf("   %.1f %%", 100.0 * (double)least / (double)greatest);
         putchar('\n');
     }
 }

@@ -82,8 +82,10 @@ job=(ep --pes 2 --nodes 2 --iters 30 --tokens 64 --hidden 1024)
 RAILYARD_GPU_NIC_MAP=0:emu0:1 "$railyard" traffic -- "$railyard" "${job[@]}" >"$tmp/out" \
     2>"$tmp/err" || fail "the job with a map failed"
 for pe in 0 1; do
-    grep -q "verdict: pe$pe/emu0:2 is idle" "$tmp/out" || fail "the idle port of PE $pe is not named"
-    grep -q "verdict: pe$pe/emu0:1 is idle" "$tmp/out" && fail "the busy port of PE $pe is called idle"
+    grep -q "verdict: pe$pe/emu0:2 is idle" "$tmp/out" ||
+        fail "the idle port of PE $pe is not named"
+    grep -q "verdict: pe$pe/emu0:1 is idle" "$tmp/out" &&
+        fail "the busy port of PE $pe is called idle"
 done
 "$railyard" traffic --json "$tmp/json" -- "$railyard" "${job[@]}" >"$tmp/out" 2>"$tmp/err" ||
     fail "the job without a map failed"
