@@ -425,6 +425,8 @@ uint32_t ry_ep_first_expert(const ry_ep *ep, uint32_t pe)
     return pe < ep->n ? ry_place_expert_first(&ep->l.place, pe) : ep->l.place.experts;
 }
 
+uint64_t ry_ep_iterations(const ry_ep *ep) { return ep->sent; }
+
 void ry_ep_dequantise(const ry_ep *ep, const ry_ep_output *out, uint32_t row, float *dst)
 {
     const uint8_t *x = (const uint8_t *)out->x + row * out->x_stride;

@@ -142,8 +142,9 @@ static int loop(struct ep_pe *p)
 {
     uint64_t warmup = p->job->warmup;
     int rc = RY_OK;
-    for (uint64_t i = 0; rc == RY_OK && !ended(p, i); i++) {
-        if (i == warmup)
+    uint64_t begun = ry_ep_iterations(p->ep); /* not 0: a replacement, the others are there */
+    for (uint64_t i = begun; rc == RY_OK && !ended(p, i); i++) {
+        if (i == warmup || (i == begun && i > warmup))
             rc = begin_counting(p);
         ep_data_iteration(&p->data, i, p->me);
         if (i >= warmup)
@@ -186,8 +187,10 @@ void ep_body(ry_ctx *ctx, const struct ry_run *run, struct ry_report *report)
     p->stop = stop;
     if (rc == RY_OK)
         rc = ry_ep_create(ctx, &job->attr, &p->ep);
-    if (rc == RY_OK)
+    if (rc == RY_OK) {
+        p->apart = ry_ep_iterations(p->ep) > 0;
         rc = loop(p);
+    }
     if (rc != RY_OK)
         ry_report_fail(report, rc);
     report->checked = p->tally.checked;
