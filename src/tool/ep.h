@@ -90,6 +90,7 @@ void ep_body(ry_ctx *ctx, const struct ry_run *run, struct ry_report *report);
 /* Results of all PEs. */
 struct ep_total {
     uint64_t checked, lost, duplicated, corrupted, masked, iterations;
+    uint32_t lost_pes, replaced_pes;
     uint64_t dispatch_bytes, minimum_bytes; /* to other nodes: sent, and needed at least */
     bool ok;
     struct ep_phase_total {
