@@ -43,6 +43,7 @@ static int compare_dispatch(struct ep_pe *p, const ry_ep_output *out, uint32_t w
 int ep_check_dispatch(struct ep_pe *p, const ry_ep_output *out)
 {
     ry_ref_tally all, less;
+    ry_ep_active(p->ep, p->active); /* whose tokens it brought: a loss or a return changes that */
     int rc = compare_dispatch(p, out, UINT32_MAX, &all);
     for (uint32_t q = 0; rc == RY_OK && wrong(&all) > 0 && q < p->n; q++) {
         if (q == p->me || !ep_is_active(p, q) || p->suspect != UINT32_MAX)
