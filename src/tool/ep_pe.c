@@ -190,7 +190,6 @@ void ep_body(ry_ctx *ctx, const struct ry_run *run, struct ry_report *report)
     }
     p->ctx = ctx;
     p->report = report;
-    p->suspect = UINT32_MAX;
     p->job = job;
     p->me = ry_pe(ctx);
     p->n = ry_n_pes(ctx);
