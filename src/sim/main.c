@@ -19,8 +19,8 @@ struct options {
 
 static const char usage[] =
     "usage: railyard sim [FLAG...]\n\n"
-    "runs the product's protocol code in a simulated world: four PEs, their NICs, links and agents\n"
-    "in one thread, with virtual time and faults that follow from a seed. The same arguments give\n"
+    "runs the product's protocol code in a simulated world: four PEs, their NICs, links and\n"
+    "agents in one thread, with virtual time and faults that follow from a seed. The same arguments give\n"
     "the same output on every machine.\n\n"
     "  --seed S       first seed (1)\n"
     "  --runs N       runs, one seed each (100)\n"
@@ -131,6 +131,7 @@ static void show_command(const struct ry_sim_plan *p)
 static void show_failure(struct ry_sim_world *w, const struct options *o)
 {
     struct ry_sim_plan plan = w->plan;
+    uint32_t n;
 
     printf("seed %" PRIu64 ": %s\n", plan.seed, w->violation);
     show_trace(w, o->trace ? RY_SIM_TRACE : SHORT_TRACE);
@@ -142,8 +143,8 @@ static void show_failure(struct ry_sim_world *w, const struct options *o)
         show_command(&plan);
         return;
     }
-    printf("shortened in %u runs to %u faults, %u operations a PE:\n", ry_sim_shrink(w, &plan),
-           plan.n_faults, plan.ops);
+    n = ry_sim_shrink(w, &plan);
+    printf("shortened in %u runs to %u faults, %u operations a PE:\n", n, plan.n_faults, plan.ops);
     printf("%s\n", w->violation);
     show_trace(w, o->trace ? RY_SIM_TRACE : SHORT_TRACE);
     show_command(&plan);

@@ -109,14 +109,44 @@ static bool atomic_add(struct ry_sim_pe *pe, uint32_t to, uint64_t *rng)
 
 static bool get(struct ry_sim_pe *pe, uint32_t to)
 {
-    struct ry_sim_area *a = ((struct ry_sim_model *)pe->model)->area;
-    int rc = ry_get(pe->ctx, &a->got, &a->fixed, sizeof(a->got), to);
+    struct ry_sim_model *m = pe->model;
+    struct ry_sim_area *a = m->area;
+    int rc;
+
+    m->got_away = false;
+    rc = ry_get(pe->ctx, &a->got, &a->fixed, sizeof(a->got), to);
 
     if (!alive(pe, rc, "get"))
         return false;
     ry_oracle_got(pe->boot.pe, to);
     memset(&a->got, 0xee, sizeof(a->got)); /* a late response would write here */
+    m->got_away = true;
     return true;
+}
+
+/* A request that the peer's NIC refuses (beyond its memory): quiet names it, and only it (rule 12).
+ */
+static bool bad_put(struct ry_sim_pe *pe, uint32_t to)
+{
+    struct ry_mesh *m = &pe->ctx->mesh;
+    struct ry_sim_area *a = ((struct ry_sim_model *)pe->model)->area;
+    struct ry_req q = {0};
+    uint64_t end;
+    int rc;
+
+    q.opcode = RY_OP_WRITE;
+    q.bytes = 8;
+    q.flags = RY_REQ_SIGNALLED;
+    q.laddr = ry_mesh_laddr(m, &a->fixed);
+    q.raddr = ry_mesh_raddr(m, to, m->heap) + m->heap_bytes + 4096;
+    if (!alive(pe, ry_mesh_post(m, to, 0, &q, 1, 0, &end), "a bad put"))
+        return false;
+    rc = ry_quiet(pe->ctx);
+    ry_sim->running->relaxed = 0;
+    if (rc != RY_ERR_REMOTE_ACCESS)
+        ry_sim_violate("blame: pe %u's bad request to pe %u ended as %s", pe->boot.pe, to,
+                       ry_status_name(rc));
+    return quiet(pe);
 }
 
 static bool one_op(struct ry_sim_pe *pe, uint64_t *rng)
@@ -127,6 +157,13 @@ static bool one_op(struct ry_sim_pe *pe, uint64_t *rng)
 
     ry_sim->ops++;
     ry_oracle_look(me);
+    ry_oracle_got_away(me);
+    if (me == 0)
+        ry_oracle_states();
+    if (ry_sim->plan.bad_op && ry_sim->plan.bad_op == m->ops++ && me == 1)
+        return bad_put(pe, to);
+    if (ry_sim->plan.amo_only) /* answers alone release: no quiet, no get, no plain put */
+        return atomic_add(pe, to, rng);
     switch (ry_sim_below(rng, 10)) {
     case 0:
         return atomic_add(pe, to, rng);
