@@ -9,8 +9,8 @@
     X(ONE_WORD, "2", "every life of a channel writes the signal's first word")                     \
     X(SIGNAL_OTHER_RAIL, "3", "a signal goes by another channel than its payload")                 \
     X(REPLAY_FROM_ACKED, "3, 6", "replay begins behind what was acknowledged")                     \
+    X(NO_LAST_WORD, "4", "a channel that carried nothing says nothing")                            \
     X(BASE_AFTER_CQE, "5", "base index read after the completion")                                 \
-    X(QPN_UNCHECKED, "5", "a completion of another life is believed")                              \
     X(OPCODE_UNCHECKED, "5", "an error completion reads as success")                               \
     X(OPCODE_EARLY, "5", "counter read by a second load, after the opcode")                        \
     X(STALE_DISTANCE, "5", "a distance of 2^15 or more is believed")                               \
@@ -20,11 +20,10 @@
     X(REUSE_UNFENCED, "6", "reuse does not ask the other paths")                                   \
     X(RELEASE_ON_ACK, "6", "released by the acknowledgement alone")                                \
     X(RELEASE_ON_ANSWER, "6", "released by the answer alone")                                      \
-    X(QUIET_NO_SLOTS, "6", "quiet returns on acknowledgement")                                     \
+    X(QUIET_NO_SLOTS, "6, 8", "quiet returns on acknowledgement")                                  \
     X(NO_FENCE, "7", "FENCED without RESET")                                                       \
     X(FENCE_NO_FLUSH, "7", "RESET without the NIC's flush")                                        \
     X(AMO_REPLAYED, "8", "an atomic runs each time it is sent")                                    \
-    X(GET_EARLY, "8", "a replayed get completes while its old queue pair lives")                   \
     X(STALE_NEWS, "9", "older epochs are believed")                                                \
     X(FENCED_ONCE, "9", "a repeated FAILED is not answered")                                       \
     X(PLANNED_NO_READ, "10", "a planned move does not read through the old path")                  \

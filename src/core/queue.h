@@ -320,7 +320,7 @@ RY_FN int ry_queue_poll(struct ry_ring *r, uint64_t *cons, uint8_t *syn, uint64_
         *cons = c = ry_observe_cons(r);
     if (RY_UNLIKELY(ry_packed_closed(c)))
         return RY_ERR_AGAIN;
-    if (t.opcode == RY_CQE_INVALID || (t.qpn != r->qpn && !RY_MUT(RY_MUT_QPN_UNCHECKED)))
+    if (t.opcode == RY_CQE_INVALID || t.qpn != r->qpn)
         return 0;
     if (RY_MUT(RY_MUT_OPCODE_EARLY))
         t.counter = ry_cqe_decode(ry_observe_cqe_tail(r->cqe)).counter;

@@ -27,7 +27,8 @@ static const char usage[] =
     "  --swarm        more faults a run, in random subsets\n"
     "  --plan TEXT    one run of exactly this plan, as a failing run prints it\n"
     "  --mutant NAME  with one clause of one rule broken\n"
-    "  --mutants      every mutant until it falls, at most --runs (10000) runs each\n"
+    "  --mutants      every mutant (or that of --mutant) until it falls, at most --runs\n"
+    "                 (10000) runs each\n"
     "  --quick        with --mutants: begin at seeds known to make each one fall\n"
     "  --trace        the whole trace of a failing run; of a single run always\n"
     "  --no-shrink    leave a failing run as long as it is\n"
@@ -201,7 +202,7 @@ int main(int argc, char **argv)
     if (rc)
         return rc;
     if (o.mutants)
-        return ry_sim_mutants(o.runs_set ? o.runs : 10000, o.quick);
+        return ry_sim_mutants(o.runs_set ? o.runs : 10000, o.quick, ry_mutant);
     if (o.plan)
         o.runs = 1;
     return campaign(&o);

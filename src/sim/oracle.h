@@ -76,6 +76,8 @@ void ry_oracle_agree(void);
 void ry_oracle_needless(uint64_t failed);
 bool ry_oracle_may_fail(uint32_t pe, int rc);
 /* ep_round.c: one dispatch and combine, checked bit for bit. */
+bool ry_sim_ep_make(struct ry_sim_pe *pe);
 bool ry_sim_ep_round(struct ry_sim_pe *pe);
+void ry_sim_ep_end(struct ry_sim_pe *pe);
 
 #endif

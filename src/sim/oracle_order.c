@@ -15,6 +15,7 @@ static bool whole(const struct ry_sim_cell *c, uint64_t stamp)
 static void look_at(uint32_t pe, uint32_t from, uint32_t s)
 {
     struct ry_sim_model *m = ry_sim_model_of(pe), *f = ry_sim_model_of(from);
+    uint32_t slots = s ? RY_SIM_SLOTS : ry_sim->plan.slots;
     uint64_t v = ry_sim_signal(&m->area->sig[s][from]), started = f->stream[s][pe].started;
 
     if (v > started) {
@@ -29,10 +30,10 @@ static void look_at(uint32_t pe, uint32_t from, uint32_t s)
     }
     m->seen[s][from] = v;
     /* what the sender has not begun to write again must stand there */
-    for (uint64_t k = v; k + RY_SIM_SLOTS > v && k > 0; k--) {
-        const struct ry_sim_cell *c = &m->area->in[s][from][k % RY_SIM_SLOTS];
+    for (uint64_t k = v; k + slots > v && k > 0; k--) {
+        const struct ry_sim_cell *c = &m->area->in[s][from][k % slots];
 
-        if (f->stream[s][pe].started >= k + RY_SIM_SLOTS)
+        if (f->stream[s][pe].started >= k + slots)
             break;
         if (!whole(c, k << 8 | from << 4 | s)) {
             ry_sim_violate("payload: pe %u sees signal %llu of pe %u, and slot of %llu holds %llx",

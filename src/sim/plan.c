@@ -28,6 +28,8 @@ static void make_fault(struct ry_sim_plan *p, struct ry_sim_fault *f, uint64_t *
     f->f.p = below(r, 3) == 0 ? 1.0 : (double)(50 + below(r, 900)) / 1000;
     f->f.for_ns = (5 + below(r, 400)) * US;
     f->f.delay_ns = (1 + below(r, 200)) * US;
+    if (f->f.kind == RY_FAULT_GHOST)
+        f->f.delay_ns *= 3;
     f->f.jitter_ns = below(r, 20) * US;
     f->f.syndrome = syndromes[below(r, sizeof(syndromes))];
     f->f.vendor = (uint8_t)below(r, 256);
@@ -63,7 +65,9 @@ void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm)
     p->handler = (enum ry_handler)below(&r, 3);
     p->depth = 16u << below(&r, 2);
     p->ops = 50;
-    p->ep = below(&r, 8) == 0;
+    p->ep = below(&r, 7) == 0;
+    if (p->ep && p->depth < 64) /* a channel holds all live generations (rule 15) */
+        p->depth = 64;
     p->second = below(&r, 2);
     p->point_p = (uint32_t)(below(&r, 3) == 0 ? 8000 : below(&r, 1500));
     p->stall_p = (uint32_t)below(&r, 3000);
@@ -72,6 +76,8 @@ void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm)
         p->point_p %= 1500;
         p->stall_p %= 300;
     }
+    p->hot = below(&r, 4) == 0;
+    p->slots = below(&r, 2) ? 2 : 8;
     p->amo_only = below(&r, 12) == 0;
     p->bad_op = below(&r, 10) == 0 ? 1 + (uint32_t)below(&r, 40) : 0;
     p->ctl_loss_p = below(&r, 2) ? (uint32_t)below(&r, 12000) : 0;

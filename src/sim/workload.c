@@ -49,7 +49,7 @@ static bool put_signal(struct ry_sim_pe *pe, uint32_t s, uint32_t to)
     struct ry_sim_stream *st = &m->stream[s][to];
     struct ry_sim_area *a = m->area;
     uint64_t k = st->sent + 1;
-    uint32_t slot = (uint32_t)(k % RY_SIM_SLOTS);
+    uint32_t slot = (uint32_t)(k % (s ? RY_SIM_SLOTS : ry_sim->plan.slots));
     struct ry_sim_cell *src = &a->out[s][to][slot];
     int rc;
 
@@ -68,7 +68,7 @@ static bool put_plain(struct ry_sim_pe *pe, uint32_t to)
 {
     struct ry_sim_model *m = pe->model;
     struct ry_sim_area *a = m->area;
-    uint32_t slot = m->plain_slot[to]++ % RY_SIM_SLOTS;
+    uint32_t slot = m->plain_slot[to]++ % (ry_sim->plan.slots / 2);
     uint64_t stamp = ++m->stamp << 8 | pe->boot.pe << 4 | 2;
     int rc;
 
@@ -155,6 +155,8 @@ static bool one_op(struct ry_sim_pe *pe, uint64_t *rng)
     uint32_t n = ry_sim->plan.pes, me = pe->boot.pe;
     uint32_t to = (me + 1 + (uint32_t)ry_sim_below(rng, n - 1)) % n;
 
+    if (ry_sim->plan.hot)
+        to = (me + 1) % n;
     ry_sim->ops++;
     ry_oracle_look(me);
     ry_oracle_got_away(me);
@@ -174,9 +176,9 @@ static bool one_op(struct ry_sim_pe *pe, uint64_t *rng)
     case 3:
     case 4:
     case 5:
-        return put_plain(pe, to) && (m->plain_slot[to] % RY_SIM_SLOTS != 0 || quiet(pe));
+        return put_plain(pe, to) && (m->plain_slot[to] % (ry_sim->plan.slots / 2) != 0 || quiet(pe));
     default:
-        if (m->stream[0][to].sent - m->stream[0][to].quiet >= RY_SIM_SLOTS - 1 && !quiet(pe))
+        if (m->stream[0][to].sent - m->stream[0][to].quiet >= ry_sim->plan.slots - 1 && !quiet(pe))
             return false;
         return put_signal(pe, 0, to);
     }
@@ -193,7 +195,8 @@ static bool prepare(struct ry_sim_pe *pe)
     memset(area, 0, sizeof(*m->area));
     fill(&m->area->fixed, 0xf00d00 | pe->boot.pe);
     m->ready = true;
-    return alive(pe, ry_barrier(pe->ctx), "barrier");
+    return alive(pe, ry_barrier(pe->ctx), "barrier") &&
+           (!ry_sim->plan.ep || ry_sim_ep_make(pe));
 }
 
 static void end(struct ry_sim_pe *pe)
@@ -203,7 +206,9 @@ static void end(struct ry_sim_pe *pe)
 
     while (w->plan.second && !m->second_done && !w->failed)
         ry_sim_sleep(500);
-    if (!pe->rc && quiet(pe))
+    if (m->ep && !w->failed)
+        ry_sim_ep_end(pe);
+    if (!pe->rc && !w->failed && quiet(pe))
         alive(pe, ry_barrier(pe->ctx), "barrier");
     ry_oracle_look(pe->boot.pe);
     pe->finished = true;
@@ -217,7 +222,7 @@ void ry_sim_app(void *arg)
     bool ok = prepare(pe);
 
     for (uint32_t i = 0; ok && i < ry_sim->plan.ops && !ry_sim->failed; i++)
-        ok = one_op(pe, &rng) && (!ry_sim->plan.ep || i % 16 != 8 || ry_sim_ep_round(pe));
+        ok = one_op(pe, &rng) && (!ry_sim->plan.ep || i % 24 != 8 || ry_sim_ep_round(pe));
     end(pe);
 }
 
