@@ -22,13 +22,9 @@ claim "channels that still use the port" "$(value "$work/drained" \
 quiet "$bin" fault --job "$job" 'nic-down@0:pe0/rail1'
 sleep 1
 quiet "$bin" status --job "$job" --json "$work/dead"
-claim "moves that the death of the drained NIC made" "$(python3 - "$work/drained" "$work/dead" <<'END'
-import json, sys
-a, b = (sum(p["moves"] for p in json.load(open(f))["pes"][0]["paths"] if p["use"] == "active")
-        for f in sys.argv[1:])
-print(b - a)
-END
-)" '==' 0
+moves='sum(p["moves"] for p in j["pes"][0]["paths"] if p["use"] == "active")'
+claim "moves that the death of the drained NIC made" \
+    $(($(value "$work/dead" "$moves") - $(value "$work/drained" "$moves"))) '==' 0
 wait $pid
 claim "the job's exit code" $? '==' 0
 done_with_claims

@@ -4,8 +4,8 @@
 . "$(dirname "$0")/lib.sh"
 limit=300
 quiet "$bin" perf put --size 8:1M --iters 6400 --failover both --json "$work/j" && {
-    value "$work/j" '"\n".join(f"{r[chr(98)+"ytes"]:>9} B: {r["failover_cost"]:+.4f}" for r in j["rows"])' \
-        2>/dev/null
+    value "$work/j" '"\n".join("%9d B: %+.4f" % (r["bytes"], r["failover_cost"])
+        for r in j["rows"])'
     claim "median cost over all sizes" "$(value "$work/j" \
         'round(sorted(r["failover_cost"] for r in j["rows"])[len(j["rows"]) // 2], 4)')" '<=' 0.01
     claim "greatest cost of a size" "$(value "$work/j" \

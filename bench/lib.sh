@@ -17,8 +17,14 @@ trap 'rm -rf "$work"' EXIT
 missed=0
 
 # value FILE EXPRESSION: of the JSON j, printed
-value() { python3 -c 'import json, sys; j = json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' \
-    "$1" "$2"; }
+value() {
+    python3 -c 'import json, sys
+j = json.load(open(sys.argv[1]))
+print(eval(sys.argv[2]))' "$1" "$2"
+}
+
+# ratio EXPRESSION: of plain numbers, to four places
+ratio() { python3 -c "print(round($1, 4))"; }
 
 # claim TEXT MEASURED OPERATOR LIMIT: prints a line, and remembers if it does not hold
 claim() {

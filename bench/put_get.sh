@@ -16,9 +16,10 @@ if command -v ucx_perftest >/dev/null; then
     UCX_TLS=posix,cma,self timeout 60 ucx_perftest -p $port -T 1 >/dev/null 2>&1 &
     server=$!
     sleep 1
-    UCX_TLS=posix,cma,self timeout 60 ucx_perftest -p $port -t ucp_put_bw -s 1048576 -n 2000 127.0.0.1 \
-        2>/dev/null | awk '/Final/ { printf "ucx_perftest ucp_put_bw, 1 MiB, shared memory: %.3f GB/s\n",
-            $(NF - 2) * 1048576e-9 }'
+    UCX_TLS=posix,cma,self timeout 60 ucx_perftest -p $port -t ucp_put_bw -s 1048576 -n 2000 \
+        127.0.0.1 2>/dev/null | awk '/Final/ {
+            printf "ucx_perftest ucp_put_bw, 1 MiB, shared memory: %.3f GB/s\n",
+                $(NF - 2) * 1048576e-9 }'
     kill $server 2>/dev/null
     wait $server 2>/dev/null
 else

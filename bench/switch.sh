@@ -29,6 +29,7 @@ export RAILYARD_RECOVERY_INTERVAL=10ms RAILYARD_RECOVERY_INTERVAL_MAX=10ms
 measure "port event" flap 'flap@0:pe0/rail1:count=200,period=200ms' 1000 --duration 41s
 errors=$(python3 -c "print(';'.join(f'cqe-error@{i * 100 + 50}ms:pe0/rail1' for i in range(200)))")
 measure "error completion" cqe-error "$errors" 1000 --duration 21s
-stalls=$(python3 -c "print(';'.join(f'stall@{i * 200 + 50}ms:pe0/rail1:for=90ms' for i in range(200)))")
+stalls=$(python3 -c "print(';'.join(f'stall@{i * 200 + 50}ms:pe0/rail1:for=90ms'
+    for i in range(200)))")
 measure "silence" stall "$stalls" 51000 --duration 41s
 done_with_claims

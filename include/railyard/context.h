@@ -54,6 +54,16 @@ RY_API uint32_t ry_incarnation(const ry_ctx *ctx);
  * quiet). Errors: TIMEOUT, UNREACHABLE, PEER_LOST. */
 RY_API int ry_barrier(ry_ctx *ctx);
 
+/* A replacement of a lost PE (started by the launcher under its rank) waits to be let in: its
+ * number, or -1. Any thread. */
+RY_API int ry_joining(const ry_ctx *ctx);
+/* Let it in: collective over the survivors, at a point that they have agreed on; the replacement is
+ * inside ry_ctx_create meanwhile. Afterwards it is a peer like any other, and its memory is new and
+ * zero. Objects that all PEs had made by ry_malloc before stand at the same offsets in its heap
+ * once it has made the same calls. Errors: AGAIN (nobody waits), LAUNCH (it ended meanwhile),
+ * TIMEOUT, CONFIG. */
+RY_API int ry_rejoin(ry_ctx *ctx);
+
 /* Every PE gives len bytes, out has n_pes * len in PE order. Over the bootstrap: for set-up and
  * results, not for speed. Collective. */
 RY_API int ry_allgather(ry_ctx *ctx, const void *in, size_t len, void *out);

@@ -40,8 +40,9 @@ RY_API uint32_t ry_fault_records(ry_ctx *ctx, ry_fault_record *out, uint32_t max
 RY_API int ry_drain(ry_ctx *ctx, uint32_t rail);
 RY_API int ry_undrain(ry_ctx *ctx, uint32_t rail);
 
-/* Failover of this PE off (0) or on, while the job runs: what `railyard perf --failover both`
- * compares. It must have been on at the start: backups are connected then. UNSUPPORTED if not. */
+/* Whether this PE goes on arming backup paths (on, as at the start) or not: `railyard perf
+ * --failover both` does the same work in turns with and without. Backups that are connected stay.
+ * UNSUPPORTED if failover was off when the job started. */
 RY_API int ry_failover(ry_ctx *ctx, int on);
 
 enum ry_path_health {

@@ -120,25 +120,40 @@ RY_FN int ry_channel_abandon(struct ry_channel *ch, const struct ry_grant *g,
     return ry_queue_publish(ch, g, env);
 }
 
-/* What completions up to `cons` prove: the reads among them were answered, so all before them is
- * visible at the peer through this life. */
+/* Raise a life's proven word, packed like the consumer word: only while that life's move goes on. A
+ * waiter that slept across two moves must not prove the slot's next life, nor release what a replay
+ * is about to carry; the mover closes the word before it decides where a replay begins. */
+RY_FN bool ry_ring_prove(struct ry_ring *r, uint32_t move, uint64_t seq)
+{
+    uint64_t old = ry_ld_acq64(&r->proven), found;
+
+    for (;;) {
+        if ((ry_packed_closed(old) || ry_packed_move(old) != move) && !RY_MUT(RY_MUT_LATE_PROOF))
+            return false;
+        if (ry_seq_diff(seq, ry_packed_seq(old)) <= 0 ||
+            ry_cas64(&r->proven, old, ry_pack(move, seq), &found))
+            return true;
+        old = found;
+    }
+}
+
+/* What completions up to `cons` (packed) prove: the reads among them were answered, so all before
+ * them is visible at the peer through this life. */
 RY_FN void ry_channel_prove(struct ry_channel *ch, struct ry_ring *r, uint64_t cons)
 {
-    uint64_t best = ry_ld_acq64(&r->proven);
+    uint64_t best = ry_packed_seq(ry_ld_acq64(&r->proven));
     bool any = false;
 
     for (int i = 0; i < RY_PROBES; i++) {
         uint64_t p = ry_ld_acq64(&ch->probe[i]);
 
-        if (ry_seq_ge(cons, p) && ry_seq_ge(p, best)) {
+        if (ry_seq_ge(ry_packed_seq(cons), p) && ry_seq_ge(p, best)) {
             best = p;
             any = true;
         }
     }
-    if (any) {
-        ry_seq_raise(&r->proven, best);
+    if (any && ry_ring_prove(r, ry_packed_move(cons), best))
         ry_seq_raise(&ch->released, best);
-    }
 }
 
 /* Look for completions once. 1: something completed; 0: nothing; AGAIN: a move is under way or
@@ -166,7 +181,7 @@ RY_FN int ry_channel_poll(struct ry_channel *ch, const struct ry_env *env, uint6
         return rc;
     }
     if (rc == 1) {
-        ry_channel_prove(ch, r, *acked);
+        ry_channel_prove(ch, r, cons);
         if (RY_MUT(RY_MUT_RELEASE_ON_ACK))
             ry_seq_raise(&ch->released, *acked);
         if (RY_UNLIKELY(ry_ld_rlx64(&ch->first_ok_ns) == 0))
@@ -204,7 +219,7 @@ RY_FN bool ry_slot_clean(const struct ry_channel *ch, uint32_t slot, bool active
         return true;
     if (ry_seq_ge(ry_ld_acq64(&r->first), to) || ry_seq_ge(from, carried))
         return true;
-    return ry_seq_ge(ry_ld_acq64(&r->proven), ry_seq_ge(carried, to) ? to : carried);
+    return ry_seq_ge(ry_packed_seq(ry_ld_acq64(&r->proven)), ry_seq_ge(carried, to) ? to : carried);
 }
 
 /* May the buffers of the messages in [from, to) be written again, by either end? Asked by the
@@ -240,7 +255,7 @@ RY_FN bool ry_channel_landed(const struct ry_channel *ch, uint64_t from, uint64_
             ry_ld_acq64(&r->host->flushed_epoch) >= ry_ld_acq64(&r->epoch))
             continue;
         if (!ry_seq_ge(ry_ld_acq64(&r->first), to) && !ry_seq_ge(from, ry_ld_acq64(&r->carried)) &&
-            !ry_seq_ge(ry_ld_acq64(&r->proven), to))
+            !ry_seq_ge(ry_packed_seq(ry_ld_acq64(&r->proven)), to))
             return false;
     }
     return ry_observe_state(ch) == st;

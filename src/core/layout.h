@@ -25,7 +25,7 @@
  * | *ring.cqe                   | NIC (and the agent while no QP is attached)                     |
  * | ring.cons                   | initiator that waits, by compare-and-swap of the same move      |
  * | ring.epoch, carried, failed_epoch | mover                                                     |
- * | ring.proven                 | mover, and the initiator that saw the proof, by max             |
+ * | ring.proven (packed)        | mover; the initiator that saw the proof, within the same move   |
  * | channel.state               | mover, elected by compare-and-swap GOOD or PARKED -> MOVING     |
  * | channel.released, probe[]   | initiator, by max; mover                                        |
  * | channel.dirty, parked_ns    | mover                                                           |
@@ -150,7 +150,7 @@ struct ry_ring {
     uint64_t epoch;   /* the life that the ring holds: taken from armed_epoch at its first move */
     uint64_t first;   /* sequence of the oldest record of this life */
     uint64_t carried; /* sequence behind the newest record it carried, set when it is left */
-    uint64_t proven;  /* everything before it that this life carried is visible at the peer */
+    uint64_t proven;  /* packed: all before it that this life carried is visible there */
     uint64_t failed_epoch; /* newest life that was left by failure */
     struct ry_slot_host *host;
     uint64_t rsvd[2];

@@ -61,7 +61,7 @@ RY_FN int ry_move_read_through(struct ry_channel *ch, uint32_t slot, const struc
     if (rc == RY_OK)
         rc = ry_move_await(r, *end, ry_now(env) + env->move_ns_max, env, &syn);
     if (rc == RY_OK) {
-        ry_seq_raise(&r->proven, *end);
+        ry_ring_prove(r, move, *end);
         ry_seq_raise(&ch->released, *end); /* the log holds nothing that could be needed */
     }
     return rc;
@@ -184,6 +184,7 @@ RY_FN int ry_move_alone(struct ry_channel *ch, uint32_t log, uint32_t to, uint32
     }
     ry_ring_silence(ch, t, env);
     ry_or64(&t->cons, RY_CLOSED);
+    ry_or64(&t->proven, RY_CLOSED);
     ry_move_leave(t, s);
     return RY_ERR_PATH;
 }
@@ -228,7 +229,8 @@ RY_FN void ry_move_finish(struct ry_channel *ch, uint32_t to, uint32_t move, uin
     if (!planned)
         ry_seq_raise(&ch->dirty, next);
     ry_ring_run(ch, t, move, cons, next, env);
-    ry_channel_prove(ch, t, cons); /* what ran alone is completed, and may have been a proof */
+    ry_channel_prove(
+        ch, t, ry_pack(move, cons)); /* what ran alone is completed, and may have been a proof */
     ch->moves++;
     ch->moves_planned += planned;
     ry_st_rel64(&ch->parked_ns, 0);
@@ -269,7 +271,8 @@ RY_FN int ry_move_onward(struct ry_channel *ch, uint32_t log, uint32_t move, enu
     uint64_t from = ry_ld_acq64(&ch->released), suspect = from;
     bool alone;
 
-    from = ry_seq_max(ry_seq_max(from, l->first), planned ? end : ry_ld_acq64(&l->proven));
+    from = ry_seq_max(ry_seq_max(from, l->first),
+                      planned ? end : ry_packed_seq(ry_ld_acq64(&l->proven)));
     if (RY_MUT(RY_MUT_REPLAY_FROM_ACKED))
         from = ry_seq_max(from, frontier);
     alone = !planned && ry_move_suspects(ch, l, kind, frontier, from, end, &suspect);
@@ -360,10 +363,11 @@ RY_FN int ry_channel_move(struct ry_channel *ch, enum ry_move_kind kind, uint64_
     }
     frontier = RY_MUT(RY_MUT_CONS_OPEN) ? ry_packed_seq(ry_observe_cons(l))
                                         : ry_packed_seq(ry_or64(&l->cons, RY_CLOSED));
+    ry_or64(&l->proven, RY_CLOSED);
     if (kind == RY_MOVE_PLANNED)
         ry_st_rel64(&l->carried, end);
-    else if (was_good)
-        ry_move_leave(l, end);
+    else if (ry_ld_acq64(&l->failed_epoch) < ry_ld_acq64(&l->epoch))
+        ry_move_leave(l, end); /* also for a mover that stopped before it came to this */
     return ry_move_onward(ch, log, move, kind, frontier, end, env);
 }
 

@@ -13,6 +13,7 @@
     X(OPCODE_UNCHECKED, "5", "an error completion reads as success")                               \
     X(STALE_DISTANCE, "5", "a distance of 2^15 or more is believed")                               \
     X(FRONTIER_FROM_FLUSH, "5", "a flush moves the frontier")                                      \
+    X(LATE_PROOF, "6", "a proof of an earlier life counts for the slot's next one")                \
     X(CONS_OPEN, "5", "the mover leaves the consumer word open")                                   \
     X(NO_PROOF_READ, "6", "no read behind a replay")                                               \
     X(REUSE_UNFENCED, "6", "reuse does not ask the other paths")                                   \

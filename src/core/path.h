@@ -92,7 +92,7 @@ RY_FN void ry_ring_place(struct ry_ring *r, uint64_t from)
     ry_st_rel64(&r->base, (from - next) & RY_SEQ_MASK);
     ry_st_rel64(&r->resv_head, RY_CLOSED | from);
     ry_st_rel64(&r->first, from);
-    ry_st_rel64(&r->proven, from);
+    ry_st_rel64(&r->proven, RY_CLOSED | from);
     ry_st_rel64(&r->carried, from);
 }
 
@@ -103,6 +103,7 @@ RY_FN void ry_ring_run(struct ry_channel *ch, struct ry_ring *r, uint32_t move, 
 {
     ry_st_rel64(&r->carried, next);
     ry_st_rel64(&r->cons, ry_pack(move, cons));
+    ry_st_rel64(&r->proven, ry_pack(move, ry_packed_seq(ry_ld_acq64(&r->proven))));
     ry_publish_ready(r, ry_pack(move, next));
     if (ch->handler == RY_HANDLER_GPU) {
         ry_st_rel64(&r->prod, ry_pack(move, next));

@@ -80,4 +80,16 @@ void ry_agent_peer_lost(struct ry_mesh *m, uint32_t pe)
                          ry_state_pack(RY_CH_DEAD, ry_state_active(st), ry_state_move(st)), &found))
             st = found;
     }
+    for (uint32_t i = 0; i < p->n_channels * RY_SLOTS; i++)
+        ry_agent_close(m, &p->in[i]);
+}
+
+bool ry_agent_peer_closed(const struct ry_mesh *m, uint32_t pe)
+{
+    const struct ry_peer *p = &m->peers[pe];
+
+    for (uint32_t i = 0; i < p->n_channels * RY_SLOTS; i++)
+        if (p->in[i].state == RY_IN_READY || p->in[i].state == RY_IN_FENCING)
+            return false;
+    return true;
 }

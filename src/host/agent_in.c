@@ -31,6 +31,12 @@ static void fence_begin(struct ry_mesh *m, struct ry_in_slot *in, uint64_t now_n
         m->nic->ops->qp_fence_begin(in->qp);
 }
 
+void ry_agent_close(struct ry_mesh *m, struct ry_in_slot *in)
+{
+    if (in->state == RY_IN_READY)
+        fence_begin(m, in, ry_now(&m->env));
+}
+
 static void fence_done(struct ry_mesh *m, struct ry_peer *p, uint32_t i)
 {
     struct ry_in_slot *in = &p->in[i];

@@ -153,6 +153,8 @@ static void tell_moves(struct ry_mesh *m, struct ry_peer *p, uint32_t c)
         return;
     if (ry_state_of(st) == RY_CH_DEAD && ry_state_of(oc->seen_state) != RY_CH_DEAD) {
         oc->seen_state = st;
+        if (ry_peer_state(p) == RY_PEER_GONE)
+            return; /* its end was told */
         if (ry_peer_state(p) == RY_PEER_UP) {
             struct ry_msg msg = {.type = RY_MSG_GIVEN_UP};
 

@@ -11,7 +11,7 @@ static const char *const device_names[] = {"host", "cuda", NULL};
 static const char *const failover_names[] = {"off", "on", "both", NULL};
 
 #define AT(field) offsetof(struct ry_config, field)
-#define HOUR 3600000000000
+#define HOUR      3600000000000
 
 /* clang-format off */
 const struct ry_setting ry_settings[] = {

@@ -65,6 +65,8 @@ static int peer_alloc(struct ry_mesh *m, struct ry_peer *p, uint8_t *memory)
     uint32_t n = ry_plan_channels(&m->hello, &p->hello, m->cfg.channels);
     struct ry_channel *ch;
 
+    p->memory = memory;
+    p->channels_made = n;
     p->n_channels = n;
     p->out = calloc(n, sizeof(*p->out));
     p->in = calloc((size_t)n * RY_SLOTS, sizeof(*p->in));
@@ -246,7 +248,13 @@ static size_t blob_offset(const struct ry_mesh *m, uint32_t owner, uint32_t to)
     return n * sizeof(struct pair_addr);
 }
 
-static int exchange(struct ry_mesh *m, uint64_t deadline_ns)
+/* Of all peers, or in a rejoin of `only` one: the other parts of the blob are then zero. */
+static bool wanted(const struct ry_mesh *m, uint32_t q, uint32_t only)
+{
+    return q != m->pe && (only == UINT32_MAX || q == only);
+}
+
+static int exchange(struct ry_mesh *m, uint32_t only, uint64_t deadline_ns)
 {
     size_t mine = blob_offset(m, m->pe, m->n_pes);
     size_t *offs = calloc(m->n_pes + 1u, sizeof(*offs));
@@ -254,13 +262,13 @@ static int exchange(struct ry_mesh *m, uint64_t deadline_ns)
     int rc = offs && blob ? RY_OK : ry_fail(RY_ERR_NO_MEMORY, "no memory for the exchange");
 
     for (uint32_t q = 0; rc == RY_OK && q < m->n_pes; q++)
-        if (q != m->pe)
+        if (wanted(m, q, only))
             rc =
                 create_pair(m, &m->peers[q], (struct pair_addr *)(blob + blob_offset(m, m->pe, q)));
     if (rc == RY_OK)
         rc = m->boot->ops->allgatherv(m->boot, blob, mine, (void **)&all, offs, deadline_ns);
     for (uint32_t q = 0; rc == RY_OK && q < m->n_pes; q++) {
-        if (q == m->pe)
+        if (!wanted(m, q, only))
             continue;
         if (offs[q + 1] - offs[q] != blob_offset(m, q, m->n_pes))
             rc = ry_fail(RY_ERR_PROTOCOL, "pe %u sent %zu bytes of addresses instead of %zu", q,
@@ -275,31 +283,66 @@ static int exchange(struct ry_mesh *m, uint64_t deadline_ns)
     return rc;
 }
 
+static int attach(struct ry_mesh *m, uint32_t q)
+{
+    struct ry_nic_peer at = {
+        .pe = q,
+        .seg = m->peers[q].seg,
+        .seg_len_bytes = m->peers[q].hello.seg_bytes,
+        .heap = m->peers[q].heap,
+        .heap_len_bytes = m->heap_bytes,
+        .heap_base = m->peers[q].hello.heap_base,
+    };
+
+    return m->nic->ops->peer_attach(m->nic, &at);
+}
+
 int ry_mesh_connect(struct ry_mesh *m, uint64_t deadline_ns)
 {
     int rc = alloc_all(m);
 
-    for (uint32_t q = 0; rc == RY_OK && q < m->n_pes; q++) {
-        struct ry_nic_peer at = {
-            .pe = q,
-            .seg = m->peers[q].seg,
-            .seg_len_bytes = m->peers[q].hello.seg_bytes,
-            .heap = m->peers[q].heap,
-            .heap_len_bytes = m->heap_bytes,
-            .heap_base = m->peers[q].hello.heap_base,
-        };
-
+    for (uint32_t q = 0; rc == RY_OK && q < m->n_pes; q++)
         if (q != m->pe)
-            rc = m->nic->ops->peer_attach(m->nic, &at);
-    }
+            rc = attach(m, q);
     if (rc == RY_OK)
-        rc = exchange(m, deadline_ns);
+        rc = exchange(m, UINT32_MAX, deadline_ns);
     if (rc == RY_OK)
         rc = m->boot->ops->barrier(m->boot, deadline_ns);
     for (uint32_t q = 0; rc == RY_OK && q < m->n_pes; q++)
         if (q != m->pe)
             open_pair(m, &m->peers[q]);
     return rc;
+}
+
+/* The peer is half made while the exchange runs: nobody but this thread looks at it then, because
+ * it has no channels yet (n_channels is 0 until it is opened). */
+int ry_mesh_reconnect(struct ry_mesh *m, uint32_t pe, pthread_rwlock_t *lock, uint64_t deadline_ns)
+{
+    struct ry_peer *p = &m->peers[pe];
+    uint32_t n = ry_plan_channels(&m->hello, &p->hello, m->cfg.channels);
+    int rc;
+
+    if (n > p->channels_made)
+        return ry_fail(
+            RY_ERR_CONFIG,
+            "pe %u comes back with %u rails and needs %u channels instead of %u: give it "
+            "the rails of its predecessor",
+            pe, p->hello.rails, n, p->channels_made);
+    pthread_rwlock_wrlock(lock);
+    rc = attach(m, pe);
+    if (rc == RY_OK)
+        rc = peer_alloc(m, p, p->memory);
+    if (rc == RY_OK)
+        rc = exchange(m, pe, deadline_ns);
+    pthread_rwlock_unlock(lock);
+    if (rc == RY_OK)
+        rc = m->boot->ops->barrier(m->boot, deadline_ns);
+    if (rc)
+        return rc;
+    pthread_rwlock_wrlock(lock);
+    open_pair(m, p);
+    pthread_rwlock_unlock(lock);
+    return RY_OK;
 }
 
 static void peer_destroy_qps(struct ry_mesh *m, struct ry_peer *p)
@@ -310,6 +353,31 @@ static void peer_destroy_qps(struct ry_mesh *m, struct ry_peer *p)
             m->nic->ops->qp_destroy(p->in[i].qp);
         p->in[i].qp = NULL;
     }
+}
+
+void ry_mesh_forget(struct ry_mesh *m, uint32_t pe)
+{
+    struct ry_peer *p = &m->peers[pe];
+    uint8_t *memory = p->memory;
+    uint32_t made = p->channels_made;
+    struct ry_peer old = *p;
+
+    peer_destroy_qps(m, p);
+    m->nic->ops->peer_detach(m->nic, pe);
+    if (p->out)
+        free(p->out[0].ch);
+    free(p->out);
+    free(p->in);
+    memset(p, 0, sizeof(*p));
+    /* what the unmapping needs, and the memory of the rings, stay */
+    p->pe = pe;
+    p->state = RY_PEER_GONE;
+    p->hello = old.hello;
+    p->heap = old.heap;
+    p->seg = old.seg;
+    p->mapped = old.mapped;
+    p->memory = memory;
+    p->channels_made = made;
 }
 
 void ry_mesh_teardown_qps(struct ry_mesh *m)

@@ -119,19 +119,24 @@ void ry_ctx_fill_cfg(struct ry_ctx *ctx)
     m->hello.heap_base = (uint64_t)(uintptr_t)m->heap;
 }
 
-static int agree(struct ry_ctx *ctx, uint64_t deadline_ns)
+/* The block is made once, before anything that was left to the machine is resolved: a replacement
+ * brings it unresolved too. */
+int ry_ctx_agree(struct ry_ctx *ctx, uint64_t deadline_ns)
 {
-    char *mine = calloc(1, RY_CONFIG_JOB_BYTES);
     char *all = calloc(ctx->boot->n_pes, RY_CONFIG_JOB_BYTES);
-    int rc = mine && all ? RY_OK : ry_fail(RY_ERR_NO_MEMORY, "no memory for the settings");
+    int rc;
 
-    if (rc == RY_OK) {
-        ry_config_job(ctx->config, mine);
-        rc = ctx->boot->ops->allgather(ctx->boot, mine, RY_CONFIG_JOB_BYTES, all, deadline_ns);
+    if (!ctx->job_block) {
+        ctx->job_block = calloc(1, RY_CONFIG_JOB_BYTES);
+        if (ctx->job_block)
+            ry_config_job(ctx->config, ctx->job_block);
     }
+    rc = ctx->job_block && all ? RY_OK : ry_fail(RY_ERR_NO_MEMORY, "no memory for the settings");
+    if (rc == RY_OK)
+        rc = ctx->boot->ops->allgather(ctx->boot, ctx->job_block, RY_CONFIG_JOB_BYTES, all,
+                                       deadline_ns);
     if (rc == RY_OK)
         rc = ry_config_agree(all, ctx->boot->n_pes);
-    free(mine);
     free(all);
     return rc;
 }
@@ -152,7 +157,7 @@ static int begin(struct ry_ctx *ctx, const ry_ctx_attr *attr, uint64_t *deadline
     ctx->log = ry_log_make(ctx->config->debug, (int32_t)ctx->boot->pe);
     if (ctx->boot->pe == 0 && ctx->config->warnings[0])
         ry_log_lines(&ctx->log, RY_DEBUG_WARN, ctx->config->warnings);
-    rc = agree(ctx, *deadline_ns);
+    rc = ry_ctx_agree(ctx, *deadline_ns);
     if (rc)
         return rc;
     ctx->threads = attr->hub != NULL;
@@ -194,6 +199,10 @@ static int join_job(struct ry_ctx *ctx, uint64_t deadline_ns)
     ctx->mesh.hello.seg_bytes = ex.len_bytes;
     ctx->mesh.hello.seg_base = (uint64_t)(uintptr_t)ex.base;
     rc = ry_mesh_hello(&ctx->mesh, deadline_ns);
+    /* a replacement joins the count that the survivors are at */
+    for (uint32_t q = 0; rc == RY_OK && q < ctx->mesh.n_pes; q++)
+        ctx->barrier.count = ry_max64(ctx->barrier.count, ctx->mesh.peers[q].hello.barrier_count);
+    ctx->catching_up = ctx->boot->incarnation > 0;
     if (rc == RY_OK)
         rc = ry_ctx_map_peers(ctx, &ex, deadline_ns);
     if (rc == RY_OK)
@@ -227,6 +236,8 @@ static void release(struct ry_ctx *ctx)
         ctx->boot->ops->close(ctx->boot);
     pthread_mutex_destroy(&ctx->lock);
     pthread_mutex_destroy(&ctx->amo.lock);
+    pthread_rwlock_destroy(&ctx->peers_lock);
+    free(ctx->job_block);
     free(ctx->config);
     free(ctx);
 }
@@ -243,6 +254,7 @@ int ry_ctx_create(const ry_ctx_attr *attr, ry_ctx **out)
     ctx->heap_fd = ctx->wake_fd = ctx->proxy_fd = -1;
     pthread_mutex_init(&ctx->lock, NULL);
     pthread_mutex_init(&ctx->amo.lock, NULL);
+    pthread_rwlock_init(&ctx->peers_lock, NULL);
     ctx->config = calloc(1, sizeof(*ctx->config));
     rc = ctx->config ? begin(ctx, attr ? attr : &none, &deadline_ns)
                      : ry_fail(RY_ERR_NO_MEMORY, "no memory for the settings");

@@ -26,6 +26,7 @@ struct ry_ctx {
     struct ry_mesh mesh; /* first: the mesh's waits know their context by it */
     struct ry_boot *boot;
     struct ry_config *config;
+    char *job_block; /* settings as they were before the machine resolved some (ry_config_job) */
     int heap_fd;
     struct ry_heap_block *blocks;
     uint64_t heap_used;
@@ -38,8 +39,11 @@ struct ry_ctx {
     bool stop; /* atomic */
     int wake_fd, proxy_fd;
     uint32_t proxy_spin;
-    bool threads; /* PEs are threads of this process */
-    bool crowded; /* more PEs than cores: waits yield */
+    bool threads;     /* PEs are threads of this process */
+    bool crowded;     /* more PEs than cores: waits yield */
+    uint32_t joining; /* atomic: PE that waits to be let in, plus one */
+    bool catching_up; /* a replacement: ry_malloc gives what the others have, without asking them */
+    pthread_rwlock_t peers_lock; /* agent and proxy read peers; a rejoin changes one */
     struct ry_log log;
     uint64_t told_ns[RY_RAILS_MAX];
     uint64_t ports_due_ns; /* ctx_rails.c */
@@ -56,8 +60,9 @@ struct ry_ctx {
     uint64_t ops;           /* posted since then */
 };
 
-/* ctx.c: also for the simulator, which has neither threads nor an operating system. Bytes of the heap's
- * front, placed when `place`; settings to mesh and env. */
+/* ctx.c: also for the simulator, which has neither threads nor an operating system. Bytes of the
+ * heap's front, placed when `place`; settings to mesh and env. */
+int ry_ctx_agree(struct ry_ctx *ctx, uint64_t deadline_ns);
 uint64_t ry_ctx_sys_layout(struct ry_ctx *ctx, bool place);
 void ry_ctx_fill_cfg(struct ry_ctx *ctx);
 
@@ -66,6 +71,8 @@ void ry_ctx_fill_cfg(struct ry_ctx *ctx);
 void ry_ctx_pick_nic(struct ry_config *c);
 int ry_ctx_open_nic(struct ry_ctx *ctx, struct ry_nic **out);
 int ry_ctx_map_peers(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint64_t deadline_ns);
+int ry_ctx_map_peer_again(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint32_t pe,
+                          uint64_t deadline_ns);
 void ry_ctx_unmap_peer(struct ry_ctx *ctx, struct ry_peer *p);
 int ry_ctx_threads_start(struct ry_ctx *ctx);
 void ry_ctx_threads_stop(struct ry_ctx *ctx);

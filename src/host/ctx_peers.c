@@ -37,7 +37,9 @@ static int map_peer(struct ry_ctx *ctx, struct ry_peer *p, const int *fds)
     return rc;
 }
 
-int ry_ctx_map_peers(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint64_t deadline_ns)
+/* Exchange descriptors and map `only` (UINT32_MAX: all peers). */
+static int map_some(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint32_t only,
+                    uint64_t deadline_ns)
 {
     uint32_t n = ctx->mesh.n_pes;
     int mine[2] = {ctx->heap_fd, ex->fd}, rc = RY_OK;
@@ -50,13 +52,24 @@ int ry_ctx_map_peers(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint64_
     if (ctx->heap_fd >= 0)
         rc = ctx->boot->ops->share_fds(ctx->boot, mine, ex->fd >= 0 ? 2 : 1, fds, deadline_ns);
     for (uint32_t q = 0; rc == RY_OK && q < n; q++)
-        if (q != ctx->mesh.pe)
+        if (q != ctx->mesh.pe && (only == UINT32_MAX || only == q))
             rc = map_peer(ctx, &ctx->mesh.peers[q], &fds[q * RY_BOOT_FDS_MAX]);
     for (uint32_t i = 0; i < n * RY_BOOT_FDS_MAX; i++)
         if (fds[i] >= 0)
             close(fds[i]);
     free(fds);
     return rc;
+}
+
+int ry_ctx_map_peers(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint64_t deadline_ns)
+{
+    return map_some(ctx, ex, UINT32_MAX, deadline_ns);
+}
+
+int ry_ctx_map_peer_again(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint32_t pe,
+                          uint64_t deadline_ns)
+{
+    return map_some(ctx, ex, pe, deadline_ns);
 }
 
 void ry_ctx_unmap_peer(struct ry_ctx *ctx, struct ry_peer *p)

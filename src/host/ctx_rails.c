@@ -42,7 +42,8 @@ static int take_map(struct ry_ctx *ctx, const char *map, uint32_t gpu, uint64_t 
             return ry_fail(RY_ERR_CONFIG,
                            "RAILYARD_GPU_NIC_MAP: '%.*s' is not gpu:device or gpu:device:port",
                            (int)len, at);
-        if (number == gpu) {
+        /* a map for the machine's NICs, maybe another library's, says nothing of emulated ones */
+        if (number == gpu && (ctx->config->nic != RY_NIC_EMU || strncmp(end + 1, "emu", 3) == 0)) {
             int rail = rail_of(ctx, end + 1, (size_t)(at + len - end - 1));
 
             if (rail < 0)

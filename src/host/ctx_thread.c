@@ -63,8 +63,12 @@ static void boot_events(struct ry_ctx *ctx)
     while (ctx->boot->ops->poll_event(ctx->boot, &ev) == 1) {
         if (ev.pe >= ctx->mesh.n_pes || ev.pe == ctx->mesh.pe)
             continue;
-        if (ev.type == RY_BOOT_PE_LOST)
+        if (ev.type == RY_BOOT_PE_LOST) {
             ry_agent_peer_lost(&ctx->mesh, ev.pe);
+            ry_ctx_event(ctx, &ctx->mesh, RY_EVENT_PEER_LOST, ev.pe, 0, 0, 0, NULL);
+        }
+        if (ev.type == RY_BOOT_PE_JOINED && ev.incarnation > 0)
+            __atomic_store_n(&ctx->joining, ev.pe + 1, __ATOMIC_RELEASE);
         if (ctx->on_boot_event)
             ctx->on_boot_event(ctx, &ev);
     }
@@ -79,9 +83,11 @@ static void *agent_main(void *arg)
     while (!stopping(ctx)) {
         uint64_t now = ry_clock_ns(), next, activity;
 
+        pthread_rwlock_rdlock(&ctx->peers_lock);
         boot_events(ctx);
         next = ry_agent_step(m, now);
         ry_amo_work(ctx);
+        pthread_rwlock_unlock(&ctx->peers_lock);
         next = ry_min64(next, ry_control_tick(ctx, now));
         next = ry_min64(next, ry_ctx_ports_tick(ctx, now));
         if (ctx->on_tick)
@@ -110,6 +116,7 @@ static bool proxy_look(struct ry_ctx *ctx)
     struct ry_mesh *m = &ctx->mesh;
     bool any = false;
 
+    pthread_rwlock_rdlock(&ctx->peers_lock);
     for (uint32_t q = 0; q < m->n_pes; q++) {
         for (uint32_t c = 0; c < m->peers[q].n_channels; c++) {
             struct ry_out_channel *oc = &m->peers[q].out[c];
@@ -119,6 +126,7 @@ static bool proxy_look(struct ry_ctx *ctx)
                                      &oc->slot[i].proxy_last, &m->env);
         }
     }
+    pthread_rwlock_unlock(&ctx->peers_lock);
     return any;
 }
 

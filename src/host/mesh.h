@@ -38,6 +38,7 @@ struct ry_hello {
     uint32_t node, incarnation;
     uint32_t channels; /* setting; 0 = one per rail */
     uint32_t failover;
+    uint64_t barrier_count; /* rejoin: what the survivors' barrier is at */
     uint32_t p2p;
     uint32_t rails;
     uint64_t homes; /* rails on which channels live, a bit each; 0: all */
@@ -141,6 +142,8 @@ struct ry_peer {
     bool direct; /* may be written by plain stores: same node and p2p on */
     uint32_t n_channels;
     struct ry_out_channel *out; /* [n_channels], ours to them */
+    uint8_t *memory;            /* of the rings */
+    uint32_t channels_made;     /* that `memory` has room for */
     struct ry_in_slot *in;      /* [n_channels * RY_SLOTS], theirs to us */
     uint64_t rails_up;          /* bit per peer rail: not known to be down */
     uint64_t rails_drained;
@@ -227,9 +230,12 @@ int ry_mesh_connect(struct ry_mesh *m, uint64_t deadline_ns);
 /* Queue pairs and attachments first, then (peers may be unmapped) all the rest. */
 void ry_mesh_teardown_qps(struct ry_mesh *m);
 void ry_mesh_teardown(struct ry_mesh *m);
-/* Take a peer's place anew (a replacement joined under its rank): channels start above every value
- * in the survivors' words. */
-int ry_mesh_rejoin(struct ry_mesh *m, uint32_t pe, const struct ry_hello *hello);
+/* A replacement joins under a lost PE's rank; the survivors' steps, with the collectives of hello
+ * and connect in the same order. forget: destroy what the predecessor had (its memory is unmapped
+ * after it); reconnect: `lock` is taken for writing where agent and proxy must not look. */
+void ry_mesh_forget(struct ry_mesh *m, uint32_t pe);
+int ry_mesh_rehello(struct ry_mesh *m, uint32_t pe, uint64_t deadline_ns);
+int ry_mesh_reconnect(struct ry_mesh *m, uint32_t pe, pthread_rwlock_t *lock, uint64_t deadline_ns);
 
 /* --- peers --- */
 
@@ -304,5 +310,7 @@ uint64_t ry_agent_step(struct ry_mesh *m, uint64_t now_ns);
 int ry_agent_drain(struct ry_mesh *m, uint32_t rail, bool on);
 /* The peer is lost: its channels are dead, its memory is not touched again. */
 void ry_agent_peer_lost(struct ry_mesh *m, uint32_t pe);
+/* Is every responder towards a lost PE RESET, so that nothing of it can land any more? */
+bool ry_agent_peer_closed(const struct ry_mesh *m, uint32_t pe);
 
 #endif

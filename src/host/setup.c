@@ -76,6 +76,7 @@ static void fill_peer(struct ry_mesh *m, uint32_t pe, const struct ry_hello *h)
 
     p->pe = pe;
     p->hello = *h;
+    ry_peer_become(p, RY_PEER_UP);
     for (uint32_t j = 0; j < h->rails; j++) {
         p->rkeys[j][0] = h->rail[j].rkey;
         if (h->rail[j].up)
@@ -111,6 +112,21 @@ int ry_mesh_hello(struct ry_mesh *m, uint64_t deadline_ns)
         rc = check_agreement(m, all);
     for (uint32_t p = 0; rc == RY_OK && p < m->n_pes; p++)
         fill_peer(m, p, &all[p]);
+    free(all);
+    return rc;
+}
+
+int ry_mesh_rehello(struct ry_mesh *m, uint32_t pe, uint64_t deadline_ns)
+{
+    struct ry_hello *all = calloc(m->n_pes, sizeof(*all));
+    int rc = all ? RY_OK : ry_fail(RY_ERR_NO_MEMORY, "no memory for %u peers", m->n_pes);
+
+    if (rc == RY_OK)
+        rc = m->boot->ops->allgather(m->boot, &m->hello, sizeof(m->hello), all, deadline_ns);
+    if (rc == RY_OK)
+        rc = check_agreement(m, all);
+    if (rc == RY_OK)
+        fill_peer(m, pe, &all[pe]);
     free(all);
     return rc;
 }

@@ -274,7 +274,8 @@ static void describe_slots(const struct ry_out_channel *oc, const struct ry_peer
                      (long long)o->host.condemn_epoch, (long long)r->failed_epoch,
                      (long long)o->host.fenced_epoch, (long long)r->epoch,
                      (unsigned long long)r->first, (unsigned long long)r->carried,
-                     (unsigned long long)r->proven, (int)far->in[oc->ch->id * RY_SLOTS + k].state,
+                     (unsigned long long)ry_packed_seq(r->proven),
+                     (int)far->in[oc->ch->id * RY_SLOTS + k].state,
                      (long long)far->in[oc->ch->id * RY_SLOTS + k].epoch);
     }
 }

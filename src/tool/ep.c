@@ -102,8 +102,7 @@ static int set_heap(struct ry_tool_job *shared, const struct ep_job *job)
 }
 
 /* What railyard tune found for this machine and shape, where the user says nothing else. */
-static int use_tuned(struct ry_tool_job *shared, const struct ep_flags *f,
-                     const struct ep_job *job)
+static int use_tuned(struct ry_tool_job *shared, const struct ep_flags *f, const struct ep_job *job)
 {
     const ry_tune_shape shape = {.mode = f->mode,
                                  .dtype = f->dtype,
@@ -188,7 +187,8 @@ int ry_command_ep(int argc, char **argv)
         code = set_heap(&shared, &job);
     if (code == TOOL_OK)
         code = ry_tool_job_check(&shared);
-    struct ry_run run = {.job = &shared, .body = ep_body, .arg = &job, .total = job.iters};
+    struct ry_run run = {
+        .job = &shared, .body = ep_body, .survives = true, .arg = &job, .total = job.iters};
     if (code == TOOL_OK)
         code = ry_run_start(&run, argc, argv, &printer);
     if (code == TOOL_OK && printer)

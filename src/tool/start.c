@@ -7,6 +7,7 @@
 #include <railyard/config.h>
 #include <railyard/launch.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,7 +181,7 @@ static int run_processes(struct ry_run *run, int argc, char **argv)
     ry_launch_cfg cfg = {.n_pes = job->n_pes,
                          .n_nodes = job->n_nodes,
                          .env = env,
-                         .keep_going = count_word(job->fault, "kill@") > 0,
+                         .keep_going = run->survives || count_word(job->fault, "kill@") > 0,
                          .restarts = count_word(job->fault, "return="),
                          .restart_delay_ns = return_delay_ns(job->fault)};
     ry_launch_result result;
@@ -191,7 +192,8 @@ static int run_processes(struct ry_run *run, int argc, char **argv)
         return code;
     for (uint32_t i = 0; i < run->n_pes; i++) {
         struct ry_report *r = &run->reports[i];
-        if (r->state == PE_DONE || r->status != RY_OK || result.pes[i].lost)
+        bool killed = result.pes[i].lost && result.pes[i].exit_code == 128 + SIGKILL;
+        if (r->state == PE_DONE || r->status != RY_OK || killed)
             continue;
         r->status = RY_ERR_LAUNCH;
         snprintf(r->error, sizeof r->error, "pe%u ended before its work was done (exit code %d)", i,

@@ -13,6 +13,7 @@ struct ry_run {
     void (*body)(ry_ctx *ctx, const struct ry_run *run, struct ry_report *report);
     const void *arg;
     uint64_t total; /* iterations, for the progress line; 0: unknown */
+    bool survives;  /* the other PEs go on when one is killed */
     bool pin;       /* two PEs, and cores for both: each has its own */
     uint32_t n_pes; /* of reports */
     struct ry_report *reports;

@@ -120,13 +120,17 @@ void ry_rails_print(const struct ry_run *run)
         snprintf(name, sizeof name, "rail%u", k);
         printf(" %20s", name);
     }
-    printf("   share of the greatest\n");
+    printf("   least/greatest\n");
     for (uint32_t i = 0; i < run->n_pes; i++) {
         const struct ry_report *r = &run->reports[i];
         uint64_t greatest = 0, least = UINT64_MAX;
         char pe[16];
         snprintf(pe, sizeof pe, "pe%u", i);
         printf("%-6s", pe);
+        if (ry_run_lost_pe(run, i)) {
+            puts("                 lost");
+            continue;
+        }
         for (uint32_t k = 0; k < most; k++) {
             char bytes[24], cell[96] = "-";
             if (k < r->n_rails) {
@@ -138,7 +142,7 @@ void ry_rails_print(const struct ry_run *run)
             printf(" %20s", cell);
         }
         if (greatest > 0 && r->n_rails > 1)
-            printf("   least %.1f %%", 100.0 * (double)least / (double)greatest);
+            printf("   %.1f %%", 100.0 * (double)least / (double)greatest);
         putchar('\n');
     }
 }

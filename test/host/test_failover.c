@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Failures of ports, queue pairs and completions under one-sided traffic: the data is right, nothing
- * is twice, and the channels return. */
+/* Failures of ports, queue pairs and completions under one-sided traffic: the data is right,
+ * nothing is twice, and the channels return. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,9 +16,9 @@ enum { WORDS = 4096, ROUNDS = 400 };
 
 struct plan {
     struct ry_nic_fault fault;
-    uint32_t pe;        /* that injects it */
-    int every;          /* rounds between two injections */
-    uint64_t wait_ns;   /* pause after each injection */
+    uint32_t pe;      /* that injects it */
+    int every;        /* rounds between two injections */
+    uint64_t wait_ns; /* pause after each injection */
     bool must_move;
 };
 
@@ -39,7 +39,8 @@ static uint64_t moves(ry_ctx *ctx)
     return n;
 }
 
-/* Each round: put a block to the right neighbour, signal; check the block from the left; count at 0. */
+/* Each round: put a block to the right neighbour, signal; check the block from the left; count at
+ * 0. */
 static void traffic(ry_ctx *ctx, void *arg)
 {
     const struct plan *plan = arg;
@@ -76,8 +77,14 @@ static void traffic(ry_ctx *ctx, void *arg)
 
 static void run(struct plan plan, const char *rails, const char *handler)
 {
-    const char *settings[] = {rails,     "P2P=off", "HEAP_SIZE=8M", "QP_DEPTH=64",
-                              handler, "RECOVERY_INTERVAL=5ms", "RETRY_TIME=1ms", "RETRY_COUNT=3"};
+    const char *settings[] = {rails,
+                              "P2P=off",
+                              "HEAP_SIZE=8M",
+                              "QP_DEPTH=64",
+                              handler,
+                              "RECOVERY_INTERVAL=5ms",
+                              "RETRY_TIME=1ms",
+                              "RETRY_COUNT=3"};
 
     assert_int_equal(ry_test_job(2, 2, settings, 8, traffic, &plan), RY_OK);
 }
@@ -132,7 +139,8 @@ static void ghost(void **state)
 {
     (void)state;
     run((struct plan){FAULT(.kind = RY_FAULT_GHOST, .rail = 0, .delay_ns = 2 * MS,
-                            .for_ns = 20 * MS), 0, 100, 0, 0},
+                            .for_ns = 20 * MS),
+                      0, 100, 0, 0},
         "RAILS=2", "HANDLER=gpu");
 }
 static void nic_down(void **state)
@@ -151,17 +159,19 @@ static void only_nic_down(void **state)
 static void only_port_down(void **state)
 {
     (void)state;
-    run((struct plan){FAULT(.kind = RY_FAULT_PORT_DOWN, .rail = 0, .for_ns = 50 * MS), 0, 100, 0, 0},
+    run((struct plan){FAULT(.kind = RY_FAULT_PORT_DOWN, .rail = 0, .for_ns = 50 * MS), 0, 100, 0,
+                      0},
         "RAILS=1", "HANDLER=gpu");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(port_down), cmocka_unit_test(port_down_four_rails),
+        cmocka_unit_test(port_down),         cmocka_unit_test(port_down_four_rails),
         cmocka_unit_test(port_down_unequal), cmocka_unit_test(cqe_error),
-        cmocka_unit_test(qp_error), cmocka_unit_test(stall), cmocka_unit_test(ack_drop),
-        cmocka_unit_test(ghost), cmocka_unit_test(nic_down), cmocka_unit_test(only_nic_down),
+        cmocka_unit_test(qp_error),          cmocka_unit_test(stall),
+        cmocka_unit_test(ack_drop),          cmocka_unit_test(ghost),
+        cmocka_unit_test(nic_down),          cmocka_unit_test(only_nic_down),
         cmocka_unit_test(only_port_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

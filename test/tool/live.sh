@@ -30,11 +30,12 @@ run "status, drained" 0 "$R" status --job "$job" --json - &&
 run "a port that is not there" 2 "$R" fault --job "$job" 'port-down@0:pe3/rail9'
 run "undrain" 0 "$R" undrain --job "$job" pe0/rail1
 run "fault" 0 "$R" fault --job "$job" 'port-down@0:pe2/rail0:for=200ms'
+run "a PE is killed" 0 "$R" fault --job "$job" 'kill@0:pe3'
 run "no such rail" 2 "$R" drain --job "$job" pe0/rail5
 run "no such PE" 2 "$R" drain --job "$job" pe7/rail0
 wait "$job_pid" || failed "the job ended with $?"
 cat "$work/ep.err"
 json ep "$work/ep.json" 'j["ok"] and j["lost"] == j["duplicated"] == j["corrupted"] == 0' \
-    '[(f["kind"], f["pe"], f["rail"]) for f in j["faults"]] == [("port-down", 2, 0)]' \
+    'j["masked"] > 0' '[(f["kind"], f["pe"], f["rail"]) for f in j["faults"]] == [("port-down", 2, 0)]' \
     'j["faults"][0]["detect_us"] >= 0'
 done_testing

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Each command in the two guides says what the guide shows. The comment before a block names what it
-# runs on: a record, a planted fault, or this machine ("run"; "run-map" with a map that idles a port).
+# Each command in the two guides says what the guide shows. The comment before a block names what
+# it runs on: a record, a planted fault, or this machine ("run"; "run-map" with a map that idles a
+# port).
 set -euo pipefail
 source=${RY_TEST_SOURCE:?}
 plant=${RY_TEST_BUILD:?}/test/test_fault
@@ -40,7 +41,8 @@ check() {
         >"$tmp/out" 2>"$tmp/err" || true
     # every shown line is printed, in the order shown
     awk 'NR == FNR { want[++n] = $0; next } at < n && $0 == want[at + 1] { at++ }
-        END { if (at < n) { print "not printed: " want[at + 1]; exit 1 } }' "$tmp/want" "$tmp/out" ||
+        END { if (at < n) { print "not printed: " want[at + 1]; exit 1 } }' \
+        "$tmp/want" "$tmp/out" ||
         { cat "$tmp/out" "$tmp/err"; fail "'$3' prints something else"; }
     count=$((count + 1))
 }

@@ -44,6 +44,11 @@ for record in "$records"/*/; do
     grep -q '</svg>' "$tmp/topo.svg" || fail "$name: no picture"
 done
 
+# what topo prints for the HGX machine is nvidia-smi's matrix
+want=$records/hgx-h100/expect/nvidia-smi-topo.txt
+"$railyard" topo --root "$records/hgx-h100" | head -n "$(wc -l <"$want")" | tr -d ' ' >"$tmp/matrix"
+tr -d ' ' <"$want" | diff - "$tmp/matrix" || fail "the printed matrix is not nvidia-smi's"
+
 # the settings that env prints are to the doctor's liking
 for target in railyard nvshmem deepep nccl; do
     for name in hgx-h100 b200-ready four-port-pxb two-port-pix bond; do

@@ -82,8 +82,10 @@ job=(ep --pes 2 --nodes 2 --iters 30 --tokens 64 --hidden 1024)
 RAILYARD_GPU_NIC_MAP=0:emu0:1 "$railyard" traffic -- "$railyard" "${job[@]}" >"$tmp/out" \
     2>"$tmp/err" || fail "the job with a map failed"
 for pe in 0 1; do
-    grep -q "verdict: pe$pe/emu0:2 is idle" "$tmp/out" || fail "the idle port of PE $pe is not named"
-    grep -q "verdict: pe$pe/emu0:1 is idle" "$tmp/out" && fail "the busy port of PE $pe is called idle"
+    grep -q "verdict: pe$pe/emu0:2 is idle" "$tmp/out" ||
+        fail "the idle port of PE $pe is not named"
+    grep -q "verdict: pe$pe/emu0:1 is idle" "$tmp/out" &&
+        fail "the busy port of PE $pe is called idle"
 done
 "$railyard" traffic --json "$tmp/json" -- "$railyard" "${job[@]}" >"$tmp/out" 2>"$tmp/err" ||
     fail "the job without a map failed"
@@ -94,6 +96,9 @@ code=0
 RAILYARD_GPU_NIC_MAP=0:emu7:1 timeout 30 "$railyard" "${job[@]}" >"$tmp/out" 2>"$tmp/err" || code=$?
 [ "$code" -eq 2 ] || fail "a map that names no rail gave $code"
 grep -q "RAILYARD_GPU_NIC_MAP: '0:emu7:1' is no rail of pe" "$tmp/err" || fail "no word on the map"
+
+DEEP_EP_DEVICE_TO_HCA_MAPPING=0:mlx5_0:1 timeout 30 "$railyard" "${job[@]}" >"$tmp/out" \
+    2>"$tmp/err" || fail "a map of real NICs stops a job on emulated ones"
 
 for words in "" "--watch -- true" "--interval 0 -- true" "--interval x -- true" \
     "--count x --watch" \

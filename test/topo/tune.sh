@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tune sweeps in the time it is given, prints what was best, and ep takes it for the same shape only.
+# tune sweeps in the time it is given, prints what was best, and ep takes it for that shape only.
 set -euo pipefail
 railyard=${RY_TEST_BIN:?}
 tmp=$(mktemp -d)

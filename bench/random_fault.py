@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""The flags of one random run of `railyard ep`, one word a line; the seed alone decides.
+
+usage: random_fault.py SEED
+"""
+import random
+import sys
+
+KINDS = ["port-down", "flap", "stall", "drop", "ack-drop", "delay", "ghost", "cqe-error",
+         "qp-error", "nic-down", "slow", "gid-change"]
+
+
+def main():
+    r = random.Random(int(sys.argv[1]))
+    pes, rails = r.choice([2, 4, 6]), r.choice([2, 2, 3, 4])
+
+    def ms(least, most):
+        return f"{r.randint(least, most)}ms"
+
+    def part():
+        return f"p={r.choice([.001, .01, .1])}"
+
+    def event():
+        kind = r.choice(KINDS)
+        when = r.choice([ms(0, 400), f"op{r.randint(1, 2000)}", f"iter{r.randint(0, 50)}"])
+        rail = f"rail{r.randrange(rails)}"
+        target = r.choice([f"pe{r.randrange(pes)}/{rail}"] * 3 + [rail])
+        keys = {
+            "port-down": f"for={ms(20, 300)}",
+            "flap": f"count={r.randint(2, 6)},period={ms(20, 120)}",
+            "stall": f"for={ms(60, 300)}",
+            "drop": f"{part()},for={ms(50, 300)}",
+            "ack-drop": f"{part()},for={ms(50, 300)}",
+            "delay": f"us={r.randint(10, 3000)},jitter={r.randint(0, 2000)},for={ms(50, 300)}",
+            "ghost": f"us={r.randint(100, 20000)},for={ms(50, 300)}",
+            "nic-down": f"for={ms(50, 400)}",
+            "slow": f"factor={r.randint(2, 30)},for={ms(50, 300)}",
+        }
+        return f"{kind}@{when}:{target}" + (":" + keys[kind] if kind in keys else "")
+
+    spec = ";".join(event() for _ in range(r.randint(1, 5)))
+    words = ["--pes", str(pes), "--rails", str(rails), "--mode", r.choice(["ll", "ht"]),
+             "--dtype", r.choice(["bf16", "fp8"]),
+             "--handler", r.choice(["gpu", "cpu", "cpu_host_memory"]),
+             "--p2p", r.choice(["on", "off"]), "--nodes", "2", "--fault", spec]
+    print("\n".join(words))
+
+
+main()
