@@ -31,7 +31,8 @@ static __global__ void put_kernel(const __grid_constant__ struct ry_gpu_world w,
         out->failed = 1;
 }
 
-/* A hand-written post: the queue pair is this thread's alone, nothing can fail, no one else posts. */
+/* A hand-written post: the queue pair is this thread's alone, nothing can fail, no one else posts.
+ */
 static __device__ void minimal_post(struct ry_ring *r, uint32_t idx, uint64_t to, uint64_t from,
                                     uint64_t signal, uint64_t value, uint32_t lkey, uint32_t rkey)
 {
