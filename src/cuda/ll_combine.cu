@@ -9,8 +9,8 @@
 #include "cuda/wait.h"
 
 #define RY_LL_SHARED_MAX  (216u << 10)
-#define RY_LL_SENDERS_MAX 6u
-#define RY_LL_ADDERS      14u
+#define RY_LL_SENDERS_MAX 5u
+#define RY_LL_ADDERS      15u
 #define RY_LL_PART        64u /* units of 16 bytes that a warp adds at once */
 #define RY_LL_BUFFERS     2u  /* rows of a sending warp that are on their way */
 
