@@ -15,5 +15,7 @@ for mode in ll ht; do
     quiet "$bin" ep --mode $mode --tokens 32 --hidden 512 --duration 6s \
         --fault 'kill@iter20:pe5:return=500ms' --json "$work/j" || continue
     claim "$mode, pe5 replaced: right" "$(value "$work/j" "$right")" '==' 1
+    claim "$mode, pe5 replaced: replacements that took part" "$(value "$work/j" \
+        'j["replaced_pes"]')" '==' 1
 done
 done_with_claims

@@ -114,6 +114,10 @@ RY_API void ry_ep_dequantise(const ry_ep *ep, const ry_ep_output *out, uint32_t 
  * the rest is absent. */
 RY_API void ry_ep_active(const ry_ep *ep, uint64_t *mask);
 
+/* Dispatches that were sent so far. A replacement that joined begins where the others are, and they
+ * let it in before a dispatch at which nothing else is under way. */
+RY_API uint64_t ry_ep_iterations(const ry_ep *ep);
+
 /* After a combine: what it lost because a PE was lost. For each of this PE's tokens the weight that
  * is missing from its sum (0: complete); whether to scale the sum up is the caller's choice.
  * Returns how many (token, expert) pairs. */

@@ -171,6 +171,8 @@ RY_FN int ry_channel_poll(struct ry_channel *ch, const struct ry_env *env, uint6
         return ry_state_of(st) == RY_CH_DEAD ? RY_ERR_UNREACHABLE : RY_ERR_AGAIN;
     rc = ry_queue_poll(r, &cons, &syn, &at);
     *acked = ry_packed_seq(cons);
+    if (RY_MUT(RY_MUT_FRONTIER_FROM_FLUSH) && rc == RY_ERR_PATH && syn == RY_SYN_FLUSH)
+        ry_channel_prove(ch, r, *acked);
     if (rc == RY_ERR_PATH) {
         if (ry_syndrome_blames_request(syn) && !RY_MUT(RY_MUT_NO_ALONE)) {
             if (!ch->blame_set)
@@ -236,29 +238,6 @@ RY_FN bool ry_channel_reusable(const struct ry_channel *ch, uint64_t from, uint6
     for (uint32_t i = 0; i < RY_SLOTS && clean; i++)
         clean = ry_slot_clean(ch, i, i == ry_state_active(st), from, to);
     return clean && ry_observe_state(ch) == st;
-}
-
-/* May the result of a read or fetched atomic that ended before `to` be believed? Every other life
- * that carried it must have its queue pair flushed: a late response would overwrite it (rule 8). */
-RY_FN bool ry_channel_landed(const struct ry_channel *ch, uint64_t from, uint64_t to)
-{
-    uint64_t st = ry_observe_state(ch);
-
-    if (ry_state_of(st) != RY_CH_GOOD)
-        return false;
-    if (RY_LIKELY(ry_seq_ge(from, ry_ld_acq64(&ch->dirty))) || RY_MUT(RY_MUT_GET_EARLY))
-        return true;
-    for (uint32_t i = 0; i < RY_SLOTS; i++) {
-        const struct ry_ring *r = &ch->ring[i];
-
-        if (i == ry_state_active(st) ||
-            ry_ld_acq64(&r->host->flushed_epoch) >= ry_ld_acq64(&r->epoch))
-            continue;
-        if (!ry_seq_ge(ry_ld_acq64(&r->first), to) && !ry_seq_ge(from, ry_ld_acq64(&r->carried)) &&
-            !ry_seq_ge(ry_packed_seq(ry_ld_acq64(&r->proven)), to))
-            return false;
-    }
-    return ry_observe_state(ch) == st;
 }
 
 #endif

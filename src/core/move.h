@@ -39,8 +39,9 @@ RY_FN int ry_move_await(struct ry_ring *r, uint64_t seq, uint64_t until, const s
     }
 }
 
-/* Planned: read once through the path that is left. *end grows by the read. 0: all before it is
- * visible; else the path is to be left as a failed one. */
+/* Planned: read once through the path that is left. *end grows by the read, unless the log ends with
+ * one already: a planned move that fails time and again must not make the log longer than the ring.
+ * 0: all before it is visible; else the path is to be left as a failed one. */
 RY_FN int ry_move_read_through(struct ry_channel *ch, uint32_t slot, const struct ry_env *env,
                                uint64_t *end)
 {
@@ -50,13 +51,17 @@ RY_FN int ry_move_read_through(struct ry_channel *ch, uint32_t slot, const struc
     struct ry_grant g = {r, slot, move, *end, 1};
     uint8_t syn = 0;
     int rc;
+    bool has_read = *end != ry_ld_acq64(&r->first) &&
+                    (ry_wqe_tag(ry_ring_at(r, ry_seq_add(*end, RY_SEQ_MASK))) & RY_TAG_PROBE) != 0;
 
     if (RY_MUT(RY_MUT_PLANNED_NO_READ))
         return RY_OK;
-    ry_queue_write(&g, 0, &q, 0);
-    *end = ry_seq_add(*end, 1);
-    ry_st_rel64(&r->resv_head, ry_pack(move, *end) | RY_CLOSED);
-    ry_publish_ready(r, ry_pack(move, *end));
+    if (!has_read) {
+        ry_queue_write(&g, 0, &q, 0);
+        *end = ry_seq_add(*end, 1);
+        ry_st_rel64(&r->resv_head, ry_pack(move, *end) | RY_CLOSED);
+        ry_publish_ready(r, ry_pack(move, *end));
+    }
     rc = ry_queue_ring(ch, r, move, *end, env);
     if (rc == RY_OK)
         rc = ry_move_await(r, *end, ry_now(env) + env->move_ns_max, env, &syn);
@@ -92,22 +97,28 @@ RY_FN int ry_status_of_syndrome(uint8_t syn)
 }
 
 /* What the frontier and the syndrome say of the failure (rule 12): true when one message, and not
- * the path, is suspected; *suspect is a record of it. */
+ * the path, is suspected; *suspect is a record of it. A parked channel that goes on knows nothing
+ * new: what was suspected when it was parked still is. */
 RY_FN bool ry_move_suspects(struct ry_channel *ch, const struct ry_ring *r, enum ry_move_kind kind,
-                            uint64_t frontier, uint64_t from, uint64_t end, uint64_t *suspect)
+                            bool resumed, uint64_t frontier, uint64_t from, uint64_t end,
+                            uint64_t *suspect)
 {
     bool path_at_fault = kind == RY_MOVE_CONDEMNED || !ry_ld_acq64(&r->host->port_up) ||
                          ry_ld_acq64(&r->host->condemn_epoch) >= r->epoch;
 
-    if (path_at_fault || RY_MUT(RY_MUT_NO_ALONE)) {
+    if (RY_MUT(RY_MUT_NO_ALONE) || (path_at_fault && !resumed)) {
         ch->streak = 0;
+    } else if (resumed) {
+        RY_MARK("parked-resumed");
     } else if (ch->streak && ch->streak_seq == frontier) {
         ch->streak++;
     } else {
         ch->streak = 1;
         ch->streak_seq = frontier;
     }
-    *suspect = frontier;
+    /* Nothing named it: any of the log may be it, also behind messages that had completed but were
+     * not released, and every replay begins before those. */
+    *suspect = from != end ? ry_seq_add(end, RY_SEQ_MASK) : from;
     if (ch->blame_set && ry_seq_ge(ch->blame_seq, from) && ry_seq_ge(end, ch->blame_seq) &&
         ch->blame_seq != end)
         *suspect = ch->blame_seq;
@@ -157,7 +168,6 @@ RY_FN int ry_move_alone(struct ry_channel *ch, uint32_t log, uint32_t to, uint32
 {
     struct ry_ring *l = &ch->ring[log], *t = &ch->ring[to];
     uint64_t start, stop = ry_move_message(l, from, suspect, end, &start), s = from;
-    uint64_t until = ry_now(env) + env->move_ns_max;
     uint8_t syn = 0;
     int rc = RY_OK;
 
@@ -166,7 +176,7 @@ RY_FN int ry_move_alone(struct ry_channel *ch, uint32_t log, uint32_t to, uint32
         ry_record_carry(l, log, t, to, s);
         ry_ring_at(t, s)->fm_ce_se |= RY_WQE_SIGNALLED;
         ry_ring_run(ch, t, move, s, ry_seq_add(s, 1), env);
-        rc = ry_move_await(t, ry_seq_add(s, 1), until, env, &syn);
+        rc = ry_move_await(t, ry_seq_add(s, 1), ry_now(env) + env->move_ns_max, env, &syn);
     }
     *done = s;
     if (rc == RY_OK)
@@ -264,7 +274,7 @@ RY_FN int ry_move_reopen(struct ry_channel *ch, uint32_t slot, uint32_t move, ui
 
 /* From a closed, frozen log to a target, trying one after the other. */
 RY_FN int ry_move_onward(struct ry_channel *ch, uint32_t log, uint32_t move, enum ry_move_kind kind,
-                         uint64_t frontier, uint64_t end, const struct ry_env *env)
+                         bool resumed, uint64_t frontier, uint64_t end, const struct ry_env *env)
 {
     struct ry_ring *l = &ch->ring[log];
     bool planned = kind == RY_MOVE_PLANNED;
@@ -275,7 +285,7 @@ RY_FN int ry_move_onward(struct ry_channel *ch, uint32_t log, uint32_t move, enu
                       planned ? end : ry_packed_seq(ry_ld_acq64(&l->proven)));
     if (RY_MUT(RY_MUT_REPLAY_FROM_ACKED))
         from = ry_seq_max(from, frontier);
-    alone = !planned && ry_move_suspects(ch, l, kind, frontier, from, end, &suspect);
+    alone = !planned && ry_move_suspects(ch, l, kind, resumed, frontier, from, end, &suspect);
     for (;;) {
         uint32_t to = ry_slot_pick(ch, log, planned);
         uint64_t cons = from, next;
@@ -361,14 +371,13 @@ RY_FN int ry_channel_move(struct ry_channel *ch, enum ry_move_kind kind, uint64_
         ry_move_park(ch, log, move, env);
         return rc;
     }
-    frontier = RY_MUT(RY_MUT_CONS_OPEN) ? ry_packed_seq(ry_observe_cons(l))
-                                        : ry_packed_seq(ry_or64(&l->cons, RY_CLOSED));
+    frontier = ry_packed_seq(ry_or64(&l->cons, RY_CLOSED));
     ry_or64(&l->proven, RY_CLOSED);
     if (kind == RY_MOVE_PLANNED)
         ry_st_rel64(&l->carried, end);
     else if (ry_ld_acq64(&l->failed_epoch) < ry_ld_acq64(&l->epoch))
         ry_move_leave(l, end); /* also for a mover that stopped before it came to this */
-    return ry_move_onward(ch, log, move, kind, frontier, end, env);
+    return ry_move_onward(ch, log, move, kind, !was_good, frontier, end, env);
 }
 
 /* Start of a channel's life: make slot `slot`, which the agent has armed, active. Nobody else uses

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mutants: each breaks one clause of one rule where RY_MUT(RY_MUT_name) stands. Only the proof
- * build (RY_SIM) has them; in the product they are the constant 0. X(name, rule, what is broken). */
+/* The mutants: each breaks one clause of one rule where RY_MUT(RY_MUT_name) stands. Only the
+ * proof build (RY_SIM) has them; in the product they are the constant 0. X(name, rule, clause). */
 #ifndef RY_CORE_MUTANT_H
 #define RY_CORE_MUTANT_H
 
 #define RY_MUTANTS(X)                                                                              \
+    X(SIGNAL_ADDED, "1", "signals are added, not written")                                         \
     X(ONE_WORD, "2", "every life of a channel writes the signal's first word")                     \
     X(SIGNAL_OTHER_RAIL, "3", "a signal goes by another channel than its payload")                 \
     X(REPLAY_FROM_ACKED, "3, 6", "replay begins behind what was acknowledged")                     \
+    X(NO_LAST_WORD, "4", "a channel that carried nothing says nothing")                            \
     X(BASE_AFTER_CQE, "5", "base index read after the completion")                                 \
-    X(QPN_UNCHECKED, "5", "a completion of another life is believed")                              \
     X(OPCODE_UNCHECKED, "5", "an error completion reads as success")                               \
+    X(OPCODE_EARLY, "5", "counter read by a second load, after the opcode")                        \
     X(STALE_DISTANCE, "5", "a distance of 2^15 or more is believed")                               \
     X(FRONTIER_FROM_FLUSH, "5", "a flush moves the frontier")                                      \
     X(LATE_PROOF, "6", "a proof of an earlier life counts for the slot's next one")                \
-    X(CONS_OPEN, "5", "the mover leaves the consumer word open")                                   \
     X(NO_PROOF_READ, "6", "no read behind a replay")                                               \
     X(REUSE_UNFENCED, "6", "reuse does not ask the other paths")                                   \
     X(RELEASE_ON_ACK, "6", "released by the acknowledgement alone")                                \
     X(RELEASE_ON_ANSWER, "6", "released by the answer alone")                                      \
-    X(QUIET_NO_SLOTS, "6", "quiet returns on acknowledgement")                                     \
+    X(QUIET_NO_SLOTS, "6, 8", "quiet returns on acknowledgement")                                  \
     X(NO_FENCE, "7", "FENCED without RESET")                                                       \
     X(FENCE_NO_FLUSH, "7", "RESET without the NIC's flush")                                        \
     X(AMO_REPLAYED, "8", "an atomic runs each time it is sent")                                    \
-    X(GET_EARLY, "8", "a replayed get completes while its old queue pair lives")                   \
     X(STALE_NEWS, "9", "older epochs are believed")                                                \
     X(FENCED_ONCE, "9", "a repeated FAILED is not answered")                                       \
     X(PLANNED_NO_READ, "10", "a planned move does not read through the old path")                  \

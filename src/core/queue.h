@@ -320,20 +320,23 @@ RY_FN int ry_queue_poll(struct ry_ring *r, uint64_t *cons, uint8_t *syn, uint64_
         *cons = c = ry_observe_cons(r);
     if (RY_UNLIKELY(ry_packed_closed(c)))
         return RY_ERR_AGAIN;
-    if (t.opcode == RY_CQE_INVALID || (t.qpn != r->qpn && !RY_MUT(RY_MUT_QPN_UNCHECKED)))
+    if (t.opcode == RY_CQE_INVALID || t.qpn != r->qpn)
         return 0;
+    if (RY_MUT(RY_MUT_OPCODE_EARLY))
+        t.counter = ry_cqe_decode(ry_observe_cqe_tail(r->cqe)).counter;
     distance = (uint16_t)(t.counter - (uint16_t)(ry_packed_seq(c) - base));
     if (RY_UNLIKELY(t.opcode != RY_CQE_REQ) && !RY_MUT(RY_MUT_OPCODE_UNCHECKED)) {
         *syn = ry_cqe_syndrome(r->cqe, tail);
         *at = ry_seq_add(ry_packed_seq(c), distance);
         if (RY_MUT(RY_MUT_FRONTIER_FROM_FLUSH) && *syn == RY_SYN_FLUSH)
-            ry_cas64(&r->cons, c, ry_pack(ry_packed_move(c), *at), &found);
+            *cons = ry_pack(ry_packed_move(c), ry_seq_add(*at, 1));
         return RY_ERR_PATH;
     }
     if (distance >= 1u << 15 && !RY_MUT(RY_MUT_STALE_DISTANCE))
         return 0;
     next = ry_seq_add(ry_packed_seq(c), distance + 1u);
-    if (ry_seq_diff(next, ry_packed_seq(ry_observe_ready(r))) > 0)
+    if (ry_seq_diff(next, ry_packed_seq(ry_observe_ready(r))) > 0 &&
+        !RY_MUT(RY_MUT_STALE_DISTANCE))
         return 0; /* a completion for a block that nobody published */
     if (!ry_cas64(&r->cons, c, ry_pack(ry_packed_move(c), next), &found)) {
         *cons = found;

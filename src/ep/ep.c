@@ -13,30 +13,6 @@
 
 /* --- making --- */
 
-/* All PEs must ask for the same. */
-static int agree(ry_ctx *ctx, const ry_ep_attr *attr)
-{
-    static const char *const names[] = {"experts", "topk",  "hidden", "tokens_max",
-                                        "mode",    "dtype", "scale",  "generations"};
-    enum { FIELDS = sizeof(names) / sizeof(names[0]) };
-    uint32_t mine[FIELDS] = {attr->experts,         attr->topk,           attr->hidden,
-                             attr->tokens_max,      (uint32_t)attr->mode, (uint32_t)attr->dtype,
-                             (uint32_t)attr->scale, attr->generations};
-    uint32_t n = ry_n_pes(ctx), (*all)[FIELDS] = calloc(n, sizeof(*all));
-    int rc = all ? ry_allgather(ctx, mine, sizeof(mine), all)
-                 : ry_fail(RY_ERR_NO_MEMORY, "no memory for %" PRIu32 " pes", n);
-
-    for (uint32_t p = 0; p < n && rc == RY_OK; p++)
-        for (uint32_t i = 0; i < FIELDS && rc == RY_OK; i++)
-            if (all[p][i] != mine[i])
-                rc = ry_fail(RY_ERR_CONFIG,
-                             "exchange: pe %" PRIu32 " has %s %" PRIu32 ", pe %" PRIu32
-                             " has %" PRIu32 ": give every pe the same",
-                             ry_pe(ctx), names[i], mine[i], p, all[p][i]);
-    free(all);
-    return rc;
-}
-
 static int check_nodes(ry_ctx *ctx, const struct ry_place *pl)
 {
     for (uint32_t p = 0; p < pl->pes; p++)
@@ -194,6 +170,7 @@ static struct ry_ep *begin(ry_ctx *ctx, const ry_ep_attr *attr, const struct ry_
     ep->words = (ep->n + 63) / 64;
     ep->channels = 1;
     ep->hint = RY_EP_NO_PE;
+    ep->join_pe = RY_EP_NO_PE;
     for (uint32_t p = 0; p < ep->n; p++)
         if (p != ep->pe && ep->m->peers[p].n_channels > ep->channels)
             ep->channels = ep->m->peers[p].n_channels;
@@ -210,7 +187,7 @@ int ry_ep_create(ry_ctx *ctx, const ry_ep_attr *attr, ry_ep **out)
     if (rc == RY_OK)
         rc = check_nodes(ctx, &l.place);
     if (rc == RY_OK)
-        rc = agree(ctx, attr);
+        rc = ry_ep_agree(ctx, attr);
     if (rc == RY_OK)
         rc = ry_ep_heap_check(attr->mode == RY_EP_LL ? "low-latency exchange"
                                                      : "high-throughput exchange",
@@ -227,7 +204,7 @@ int ry_ep_create(ry_ctx *ctx, const ry_ep_attr *attr, ry_ep **out)
     if (rc == RY_OK) {
         ep->block = block;
         memset(ep->block, 0, l.buffers_at); /* signals of an exchange that used this memory */
-        rc = ry_barrier(ctx);
+        rc = ry_ep_meet(ep, true);
     }
     if (rc) {
         if (block)
@@ -312,6 +289,8 @@ static int dispatch_send(struct ry_ep *ep, const ry_ep_input *in)
     uint64_t gen = ep->sent + 1;
     int rc = input_check(ep, in);
 
+    if (rc == RY_OK)
+        rc = ry_ep_join(ep);
     if (rc)
         return rc;
     if (gen - ep->returned > ep->l.generations - 1 || gen - ep->combined > ep->l.generations)
@@ -445,6 +424,8 @@ uint32_t ry_ep_first_expert(const ry_ep *ep, uint32_t pe)
 {
     return pe < ep->n ? ry_place_expert_first(&ep->l.place, pe) : ep->l.place.experts;
 }
+
+uint64_t ry_ep_iterations(const ry_ep *ep) { return ep->sent; }
 
 void ry_ep_dequantise(const ry_ep *ep, const ry_ep_output *out, uint32_t row, float *dst)
 {

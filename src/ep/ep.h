@@ -98,10 +98,12 @@ struct ry_ep {
     uint64_t forward_done, cross_done;
 
     /* masks */
-    uint64_t *gone; /* [words]: known to be lost */
-    uint64_t *told; /* [words]: ry_ep_active: whose part is in the last result */
-    uint64_t round; /* votes so far */
-    uint32_t hint;  /* whom others vote on */
+    uint64_t *gone;   /* [words]: known to be lost */
+    uint64_t *told;   /* [words]: ry_ep_active: whose part is in the last result */
+    uint64_t round;   /* votes so far */
+    uint32_t hint;    /* what others vote on: the number of a PE, or n + that of one that joins */
+    uint32_t join_pe; /* who is let in before dispatch join_at */
+    uint64_t join_at;
     bool settling;
     struct ry_ep_span *vote_span; /* [2, n] */
 
@@ -229,6 +231,18 @@ bool ry_ep_unsettled(struct ry_ep *ep);
 int ry_ep_settle(struct ry_ep *ep);
 /* A post was refused: RY_OK if that is because the peer is lost, which ry_ep_settle will see to. */
 int ry_ep_refused(struct ry_ep *ep, uint32_t p, int rc);
+
+/* --- join.c --- */
+
+/* Collective: do all ask for the same? CONFIG names the difference. */
+int ry_ep_agree(ry_ctx *ctx, const ry_ep_attr *attr);
+/* Collective: all tell where the exchange stands; who is fresh takes it over from those who are
+ * not. */
+int ry_ep_meet(struct ry_ep *ep, bool fresh);
+/* A replacement that waits and is not voted on yet, or RY_EP_NO_PE. */
+uint32_t ry_ep_joiner(const struct ry_ep *ep);
+/* Before a dispatch: let in who is due. */
+int ry_ep_join(struct ry_ep *ep);
 
 /* --- modes --- */
 

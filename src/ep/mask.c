@@ -49,7 +49,7 @@ static bool look(struct ry_ep *ep)
 
 bool ry_ep_unsettled(struct ry_ep *ep)
 {
-    bool due = look(ep);
+    bool due = look(ep) || ry_ep_joiner(ep) != RY_EP_NO_PE;
 
     for (uint32_t p = 0; p < ep->n && !due; p++)
         due = votes(ep, p) && voted(ep, p) > ep->round;
@@ -61,12 +61,14 @@ int ry_ep_refused(struct ry_ep *ep, uint32_t p, int rc)
     return ry_peer_state(&ep->m->peers[p]) == RY_PEER_GONE ? RY_OK : rc;
 }
 
-/* Whom the next round is about: the first that is lost and not masked; if there is none here, whom
- * the others name. */
+/* What the next round is about: the first that is lost and not masked, then who wants to join, or
+ * what the others name, whichever is the least. */
 static uint32_t target_of(struct ry_ep *ep)
 {
     uint32_t best = ep->hint;
 
+    if (ry_ep_joiner(ep) != RY_EP_NO_PE)
+        best = ry_min32(best, ep->n + ry_ep_joiner(ep));
     for (uint32_t p = 0; p < ep->n; p++)
         if (ry_ep_has(ep->gone, p) && ry_ep_on(ep, p))
             best = ry_min32(best, p);
@@ -100,7 +102,7 @@ static void vote_make(struct ry_ep *ep, uint32_t target, struct ry_ep_vote *v)
     v->gen = ep->sent;
     v->target = target;
     memcpy(set_of(v), ep->gone, ep->words * sizeof(*ep->gone));
-    for (uint32_t i = 0; i < 2 && ep->attr.mode == RY_EP_HT; i++) {
+    for (uint32_t i = 0; i < 2 && ep->attr.mode == RY_EP_HT && target < ep->n; i++) {
         uint64_t gen = ep->sent + i - 1;
         struct ry_ep_gen *g = ry_ep_gen_of(ep, gen);
 
@@ -235,6 +237,26 @@ static int mask(struct ry_ep *ep, uint32_t target)
     return rc;
 }
 
+/* A replacement is let in before the first dispatch that nobody has begun. */
+static void plan_join(struct ry_ep *ep, uint32_t p)
+{
+    ep->join_pe = p;
+    ep->join_at = ep->sent + 1;
+    for (uint32_t q = 0; q < ep->n; q++)
+        if (votes(ep, q))
+            ep->join_at = ry_max64(ep->join_at, vote_of(ep, ep->round, q)->gen + 1);
+}
+
+static int act(struct ry_ep *ep, uint32_t target)
+{
+    if (target >= ep->n) {
+        plan_join(ep, target - ep->n);
+        return RY_OK;
+    }
+    ry_ep_add(ep->gone, target);
+    return mask(ep, target);
+}
+
 int ry_ep_settle(struct ry_ep *ep)
 {
     int rc = RY_OK;
@@ -258,10 +280,8 @@ int ry_ep_settle(struct ry_ep *ep)
             rc = ry_ep_await(ep, votes_step, &news);
         if (rc)
             break;
-        if (same(ep, target) && !news) {
-            ry_ep_add(ep->gone, target);
-            rc = mask(ep, target);
-        }
+        if (same(ep, target) && !news)
+            rc = act(ep, target);
         if (rc)
             break;
     }

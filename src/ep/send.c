@@ -141,6 +141,8 @@ void ry_ep_stream_write(struct ry_ep_stream *s, uint64_t to, uint64_t from, uint
 
 int ry_ep_stream_close(struct ry_ep_stream *s, bool last)
 {
+    if (RY_MUT(RY_MUT_NO_LAST_WORD) && s->rows == 0)
+        last = false;
     if (last || s->n)
         flush(s, last);
     return s->rc;

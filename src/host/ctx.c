@@ -275,5 +275,8 @@ void ry_ctx_destroy(ry_ctx *ctx)
     /* peers may still read and write here: all meet before anything is taken away */
     ry_quiet(ctx);
     ctx->boot->ops->barrier(ctx->boot, ry_clock_ns() + LEAVE_NS);
+    /* and once more when no agent is left that could still probe a path */
+    ry_ctx_threads_stop(ctx);
+    ctx->boot->ops->barrier(ctx->boot, ry_clock_ns() + LEAVE_NS);
     release(ctx);
 }

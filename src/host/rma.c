@@ -300,6 +300,10 @@ int ry_put_signal_nbi(ry_ctx *ctx, void *dst, const void *src, size_t bytes, ry_
         n = 0;
     }
     q[n++] = ry_signal_req(ry_mesh_raddr(m, pe, sig), value, 0);
+    if (RY_MUT(RY_MUT_SIGNAL_ADDED)) {
+        q[n - 1] = data_req(RY_OP_ATOMIC_FA, q[n - 1].raddr, m->hello.heap_base, 8);
+        q[n - 1].operand[0] = 1;
+    }
     return ry_mesh_post(m, pe, c, q, n, 0, &end);
 }
 

@@ -39,6 +39,6 @@ int ry_sim_mutant_find(const char *name);
 const char *ry_sim_mutant_name(int id);
 /* Every mutant (or one) until it falls, at most `runs` runs each; quick: begin at seeds known to
  * kill it. Exit code: 1 when one survives. */
-int ry_sim_mutants(uint64_t runs, bool quick);
+int ry_sim_mutants(uint64_t runs, bool quick, int only);
 
 #endif

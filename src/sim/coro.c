@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { STACK_BYTES = 128 << 10 };
+enum { STACK_BYTES = 256 << 10 };
 
 /* One thread, one world: what runs now and where to go back to. */
 static struct ry_coro *current;

@@ -19,15 +19,16 @@ struct options {
 
 static const char usage[] =
     "usage: railyard sim [FLAG...]\n\n"
-    "runs the product's protocol code in a simulated world: four PEs, their NICs, links and agents\n"
-    "in one thread, with virtual time and faults that follow from a seed. The same arguments give\n"
+    "runs the product's protocol code in a simulated world: four PEs, their NICs, links and\n"
+    "agents in one thread, with virtual time and faults that follow from a seed. The same arguments give\n"
     "the same output on every machine.\n\n"
     "  --seed S       first seed (1)\n"
     "  --runs N       runs, one seed each (100)\n"
     "  --swarm        more faults a run, in random subsets\n"
     "  --plan TEXT    one run of exactly this plan, as a failing run prints it\n"
     "  --mutant NAME  with one clause of one rule broken\n"
-    "  --mutants      every mutant until it falls, at most --runs (10000) runs each\n"
+    "  --mutants      every mutant (or that of --mutant) until it falls, at most --runs\n"
+    "                 (10000) runs each\n"
     "  --quick        with --mutants: begin at seeds known to make each one fall\n"
     "  --trace        the whole trace of a failing run; of a single run always\n"
     "  --no-shrink    leave a failing run as long as it is\n"
@@ -131,6 +132,7 @@ static void show_command(const struct ry_sim_plan *p)
 static void show_failure(struct ry_sim_world *w, const struct options *o)
 {
     struct ry_sim_plan plan = w->plan;
+    uint32_t n;
 
     printf("seed %" PRIu64 ": %s\n", plan.seed, w->violation);
     show_trace(w, o->trace ? RY_SIM_TRACE : SHORT_TRACE);
@@ -142,8 +144,8 @@ static void show_failure(struct ry_sim_world *w, const struct options *o)
         show_command(&plan);
         return;
     }
-    printf("shortened in %u runs to %u faults, %u operations a PE:\n", ry_sim_shrink(w, &plan),
-           plan.n_faults, plan.ops);
+    n = ry_sim_shrink(w, &plan);
+    printf("shortened in %u runs to %u faults, %u operations a PE:\n", n, plan.n_faults, plan.ops);
     printf("%s\n", w->violation);
     show_trace(w, o->trace ? RY_SIM_TRACE : SHORT_TRACE);
     show_command(&plan);
@@ -200,7 +202,7 @@ int main(int argc, char **argv)
     if (rc)
         return rc;
     if (o.mutants)
-        return ry_sim_mutants(o.runs_set ? o.runs : 10000, o.quick);
+        return ry_sim_mutants(o.runs_set ? o.runs : 10000, o.quick, ry_mutant);
     if (o.plan)
         o.runs = 1;
     return campaign(&o);

@@ -36,30 +36,48 @@ struct ry_sim_model {
     bool ready, second_done;
     struct ry_sim_stream stream[2][RY_SIM_PES]; /* to each peer */
     uint64_t seen[2][RY_SIM_PES];               /* from each peer */
-    uint64_t stamp;
+    uint64_t stamp, ops;
     uint32_t plain_slot[RY_SIM_PES];
     uint64_t plain_stamp[RY_SIM_PES][RY_SIM_SLOTS];
     uint32_t fetched[RY_SIM_COUNTERS];              /* adds that were run here */
     uint8_t taken[RY_SIM_COUNTERS][RY_SIM_FETCHED]; /* old values handed out */
+    uint64_t plain_seen[RY_SIM_PES][RY_SIM_SLOTS]; /* greatest stamp seen here */
+    bool got_away; /* the last get is over: nothing writes there any more */
     void *ep; /* struct ry_ep, when the plan has rounds of it */
     uint64_t ep_rounds;
 };
+
+/* Value of a signal; an oracle looks without a point at which others run. */
+static inline uint64_t ry_sim_signal(const struct ry_sector *s)
+{
+    uint64_t best = 0;
+
+    for (int i = 0; i < RY_SLOTS; i++)
+        best = ry_max64(best, s->word[i]);
+    return best;
+}
 
 struct ry_sim_model *ry_sim_model_of(uint32_t pe);
 
 /* oracle_order.c: no signal before its payload, no ghost in a reused buffer. */
 void ry_oracle_look(uint32_t pe);
+/* Signals alone, at every PE: cheap enough for every step of a NIC. */
+void ry_oracle_watch(void);
 /* oracle_quiet.c: nothing is reported complete that is not; at the end all is there, once. */
 void ry_oracle_quiet(uint32_t pe);
 void ry_oracle_final(void);
 /* oracle_atomic.c: fetched values are what a sequential order allows. */
 void ry_oracle_fetched(uint32_t pe, uint32_t at, uint32_t word, uint64_t old);
 void ry_oracle_got(uint32_t pe, uint32_t from);
+void ry_oracle_got_away(uint32_t pe);
 /* oracle_state.c: states are legal, queues never overrun, both ends agree in the end. */
 void ry_oracle_states(void);
 void ry_oracle_agree(void);
+void ry_oracle_needless(uint64_t failed);
 bool ry_oracle_may_fail(uint32_t pe, int rc);
 /* ep_round.c: one dispatch and combine, checked bit for bit. */
+bool ry_sim_ep_make(struct ry_sim_pe *pe);
 bool ry_sim_ep_round(struct ry_sim_pe *pe);
+void ry_sim_ep_end(struct ry_sim_pe *pe);
 
 #endif

@@ -16,6 +16,17 @@ void ry_oracle_fetched(uint32_t pe, uint32_t at, uint32_t word, uint64_t old)
         m->taken[word][old] = 1;
 }
 
+/* A get that is over writes nothing more. */
+void ry_oracle_got_away(uint32_t pe)
+{
+    const struct ry_sim_model *m = ry_sim_model_of(pe);
+
+    for (uint32_t i = 0; m->got_away && i < RY_SIM_CELL_WORDS; i++)
+        if (m->area->got.word[i] != 0xeeeeeeeeeeeeeeeeull)
+            ry_sim_violate("get: pe %u's landing place was written again after its get was over",
+                           pe);
+}
+
 void ry_oracle_got(uint32_t pe, uint32_t from)
 {
     const struct ry_sim_cell *got = &ry_sim_model_of(pe)->area->got;

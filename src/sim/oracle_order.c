@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* No signal before its payload; no ghost in a reused buffer; signals never go back. */
-#include "core/signal.h"
 #include "sim/oracle.h"
 
 static bool whole(const struct ry_sim_cell *c, uint64_t stamp)
@@ -16,7 +15,8 @@ static bool whole(const struct ry_sim_cell *c, uint64_t stamp)
 static void look_at(uint32_t pe, uint32_t from, uint32_t s)
 {
     struct ry_sim_model *m = ry_sim_model_of(pe), *f = ry_sim_model_of(from);
-    uint64_t v = ry_observe_signal(&m->area->sig[s][from]), started = f->stream[s][pe].started;
+    uint32_t slots = s ? RY_SIM_SLOTS : ry_sim->plan.slots;
+    uint64_t v = ry_sim_signal(&m->area->sig[s][from]), started = f->stream[s][pe].started;
 
     if (v > started) {
         ry_sim_violate("signal: pe %u sees value %llu of pe %u, which has begun only %llu", pe,
@@ -30,16 +30,54 @@ static void look_at(uint32_t pe, uint32_t from, uint32_t s)
     }
     m->seen[s][from] = v;
     /* what the sender has not begun to write again must stand there */
-    for (uint64_t k = v; k + RY_SIM_SLOTS > v && k > 0; k--) {
-        const struct ry_sim_cell *c = &m->area->in[s][from][k % RY_SIM_SLOTS];
+    for (uint64_t k = v; k + slots > v && k > 0; k--) {
+        const struct ry_sim_cell *c = &m->area->in[s][from][k % slots];
 
-        if (f->stream[s][pe].started >= k + RY_SIM_SLOTS)
+        if (f->stream[s][pe].started >= k + slots)
             break;
         if (!whole(c, k << 8 | from << 4 | s)) {
             ry_sim_violate("payload: pe %u sees signal %llu of pe %u, and slot of %llu holds %llx",
                            pe, (unsigned long long)v, from, (unsigned long long)k,
                            (unsigned long long)c->word[0]);
             return;
+        }
+    }
+}
+
+/* Plain puts to one slot follow each other by a quiet, so that an older one must never come back.
+ */
+static void look_at_plain(uint32_t pe, uint32_t from)
+{
+    struct ry_sim_model *m = ry_sim_model_of(pe);
+
+    for (uint32_t i = 0; i < RY_SIM_SLOTS; i++) {
+        const struct ry_sim_cell *c = &m->area->plain_in[from][i];
+        uint64_t stamp = c->word[0];
+
+        if (stamp == m->plain_seen[from][i])
+            continue;
+        if (stamp < m->plain_seen[from][i] || !whole(c, stamp)) {
+            ry_sim_violate("ghost: slot %u of pe %u at pe %u holds %llx after %llx", i, from, pe,
+                           (unsigned long long)stamp,
+                           (unsigned long long)m->plain_seen[from][i]);
+            return;
+        }
+        m->plain_seen[from][i] = stamp;
+    }
+}
+
+void ry_oracle_watch(void)
+{
+    for (uint32_t p = 0; p < ry_sim->plan.pes; p++) {
+        struct ry_sim_model *m = ry_sim_model_of(p);
+
+        for (uint32_t q = 0; m && m->ready && q < ry_sim->plan.pes; q++) {
+            for (uint32_t s = 0; s < 2 && q != p; s++) {
+                uint64_t v = ry_sim_signal(&m->area->sig[s][q]);
+
+                if (v != m->seen[s][q] && ry_sim_model_of(q)->ready)
+                    look_at(p, q, s);
+            }
         }
     }
 }
@@ -51,5 +89,6 @@ void ry_oracle_look(uint32_t pe)
             continue;
         look_at(pe, q, 0);
         look_at(pe, q, 1);
+        look_at_plain(pe, q);
     }
 }

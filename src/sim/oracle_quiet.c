@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nothing is reported complete that is not: when quiet returns, all that was put before it stands
  * in the peers' heaps; and in the end everything stands where it was put last, once. */
-#include "core/signal.h"
 #include "sim/oracle.h"
 
 void ry_oracle_quiet(uint32_t pe)
@@ -18,7 +17,7 @@ void ry_oracle_quiet(uint32_t pe)
                 ry_sim_violate("quiet: pe %u's put %llx is not at pe %u: slot %u holds %llx", pe,
                                (unsigned long long)m->plain_stamp[q][i], q, i,
                                (unsigned long long)there->plain_in[pe][i].word[0]);
-        if (ry_observe_signal(&there->sig[0][pe]) < m->stream[0][q].sent)
+        if (ry_sim_signal(&there->sig[0][pe]) < m->stream[0][q].sent)
             ry_sim_violate("quiet: pe %u's signal %llu is not at pe %u", pe,
                            (unsigned long long)m->stream[0][q].sent, q);
     }
@@ -34,10 +33,10 @@ void ry_oracle_final(void)
             if (q == p || ry_sim->pe[p].rc || ry_sim->pe[q].rc)
                 continue;
             for (uint32_t s = 0; s < 2; s++)
-                if (ry_observe_signal(&ry_sim_model_of(q)->area->sig[s][p]) != m->stream[s][q].sent)
+                if (ry_sim_signal(&ry_sim_model_of(q)->area->sig[s][p]) != m->stream[s][q].sent)
                     ry_sim_violate(
                         "final: stream %u of pe %u at pe %u ends at %llu instead of %llu", s, p, q,
-                        (unsigned long long)ry_observe_signal(&ry_sim_model_of(q)->area->sig[s][p]),
+                        (unsigned long long)ry_sim_signal(&ry_sim_model_of(q)->area->sig[s][p]),
                         (unsigned long long)m->stream[s][q].sent);
         }
         if (!ry_sim->pe[p].rc)

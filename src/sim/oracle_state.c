@@ -7,10 +7,14 @@ static void look_at(const struct ry_out_channel *oc, uint32_t pe, uint32_t q, ui
     const struct ry_channel *ch = oc->ch;
     const struct ry_ring *r = &ch->ring[ry_state_active(ch->state)];
     int64_t used = ry_seq_diff(ry_packed_seq(r->resv_head), ch->released);
+    int64_t flying = ry_seq_diff(ry_packed_seq(r->resv_head), ry_packed_seq(r->cons));
 
     if (used < 0 || used > (int64_t)ch->depth)
         ry_sim_violate("overrun: channel %u of pe %u to %u holds %lld of %u blocks", c, pe, q,
                        (long long)used, ch->depth);
+    if (ry_state_of(ch->state) == RY_CH_GOOD && flying > (int64_t)ch->depth)
+        ry_sim_violate("overrun: channel %u of pe %u to %u has %lld of %u blocks under way", c, pe,
+                       q, (long long)flying, ch->depth);
     if (ry_state_of(ch->state) == RY_CH_GOOD &&
         ry_seq_diff(ry_packed_seq(r->cons), ry_packed_seq(r->ready_head)) > 0)
         ry_sim_violate("frontier: channel %u of pe %u to %u has completed what was not posted", c,
@@ -27,8 +31,8 @@ void ry_oracle_states(void)
     for (uint32_t p = 0; p < ry_sim->plan.pes; p++) {
         const struct ry_mesh *m = &ry_sim->pe[p].ctx->mesh;
 
-        for (uint32_t q = 0; q < ry_sim->plan.pes; q++)
-            for (uint32_t c = 0; c < m->peers[q].n_channels; c++)
+        for (uint32_t q = 0; m->peers && q < ry_sim->plan.pes; q++)
+            for (uint32_t c = 0; m->peers[q].out && c < m->peers[q].n_channels; c++)
                 look_at(&m->peers[q].out[c], p, q, c);
     }
 }
@@ -55,6 +59,18 @@ void ry_oracle_agree(void)
             }
         }
     }
+}
+
+/* Where nothing goes wrong, nothing moves but home. A proxy that sleeps for longer than a path may be
+ * silent is something that goes wrong. */
+void ry_oracle_needless(uint64_t failed)
+{
+    const struct ry_sim_plan *p = &ry_sim->plan;
+
+    bool calm = p->stall_p == 0 || p->stall_ns < 50000;
+
+    if (failed && calm && !p->n_faults && !p->chaos.lost_cqe_p && !p->bad_op)
+        ry_sim_violate("needless: %llu moves without a fault", (unsigned long long)failed);
 }
 
 /* Errors are legal only where no path is left for longer than the time-out: the plans of these runs

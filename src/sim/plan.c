@@ -25,9 +25,11 @@ static void make_fault(struct ry_sim_plan *p, struct ry_sim_fault *f, uint64_t *
     f->f.kind = kinds[below(r, sizeof(kinds) / sizeof(kinds[0]))];
     f->f.rail = (uint32_t)below(r, p->rails);
     f->f.peer = below(r, 3) == 0 ? (int32_t)below(r, p->pes) : -1;
-    f->f.p = (double)(50 + below(r, 900)) / 1000;
+    f->f.p = below(r, 3) == 0 ? 1.0 : (double)(50 + below(r, 900)) / 1000;
     f->f.for_ns = (5 + below(r, 400)) * US;
     f->f.delay_ns = (1 + below(r, 200)) * US;
+    if (f->f.kind == RY_FAULT_GHOST)
+        f->f.delay_ns *= 3;
     f->f.jitter_ns = below(r, 20) * US;
     f->f.syndrome = syndromes[below(r, sizeof(syndromes))];
     f->f.vendor = (uint8_t)below(r, 256);
@@ -39,11 +41,11 @@ static void make_fault(struct ry_sim_plan *p, struct ry_sim_fault *f, uint64_t *
 static void make_chaos(struct ry_sim_plan *p, uint64_t *r)
 {
     if (below(r, 2))
-        p->chaos.visible_delay_ns_max = (uint32_t)below(r, 8 * US);
+        p->chaos.visible_delay_ns_max = (uint32_t)below(r, below(r, 4) == 0 ? 60 * US : 8 * US);
     if (below(r, 3) == 0)
         p->chaos.exec_delay_ns_max = (uint32_t)below(r, 3 * US);
     if (below(r, 2))
-        p->chaos.ack_delay_ns_max = (uint32_t)below(r, 5 * US);
+        p->chaos.ack_delay_ns_max = (uint32_t)below(r, below(r, 4) == 0 ? 30 * US : 5 * US);
     if (below(r, 3) == 0)
         p->chaos.reorder_p = (uint32_t)below(r, 65536);
     if (below(r, 5) == 0)
@@ -63,10 +65,21 @@ void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm)
     p->handler = (enum ry_handler)below(&r, 3);
     p->depth = 16u << below(&r, 2);
     p->ops = 50;
-    p->ep = below(&r, 8) == 0;
+    p->ep = below(&r, 7) == 0;
+    if (p->ep && p->depth < 64) /* a channel holds all live generations (rule 15) */
+        p->depth = 64;
     p->second = below(&r, 2);
     p->point_p = (uint32_t)(below(&r, 3) == 0 ? 8000 : below(&r, 1500));
     p->stall_p = (uint32_t)below(&r, 3000);
+    p->stall_ns = (below(&r, 4) == 0 ? 400 : 40) * US;
+    if (p->stall_ns > 40 * US) { /* long, and so rare that an agent still keeps its deadlines */
+        p->point_p %= 1500;
+        p->stall_p %= 300;
+    }
+    p->hot = below(&r, 4) == 0;
+    p->slots = below(&r, 2) ? 2 : 8;
+    p->amo_only = below(&r, 12) == 0;
+    p->bad_op = below(&r, 10) == 0 ? 1 + (uint32_t)below(&r, 40) : 0;
     p->ctl_loss_p = below(&r, 2) ? (uint32_t)below(&r, 12000) : 0;
     p->seq_first = below(&r, 4) == 0 ? RY_SEQ_MASK - below(&r, 200) : below(&r, 3) * 65500;
     p->epoch_first = below(&r, 4) == 0 ? UINT64_MAX - 100000 : 1;

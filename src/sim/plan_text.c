@@ -25,7 +25,7 @@ struct value {
     uint64_t v;
 };
 
-enum { VALUES = 17 };
+enum { VALUES = 22 };
 
 static void values_of(const struct ry_sim_plan *p, struct value *v)
 {
@@ -47,6 +47,11 @@ static void values_of(const struct ry_sim_plan *p, struct value *v)
         {"visible", p->chaos.visible_delay_ns_max},
         {"exec", p->chaos.exec_delay_ns_max},
         {"ack", p->chaos.ack_delay_ns_max},
+        {"amo", p->amo_only},
+        {"bad", p->bad_op},
+        {"stallns", p->stall_ns},
+        {"hot", p->hot},
+        {"slots", p->slots},
     };
 
     memcpy(v, all, sizeof(all));
@@ -71,6 +76,11 @@ static void values_to(struct ry_sim_plan *p, const struct value *v)
     p->chaos.visible_delay_ns_max = (uint32_t)v[14].v;
     p->chaos.exec_delay_ns_max = (uint32_t)v[15].v;
     p->chaos.ack_delay_ns_max = (uint32_t)v[16].v;
+    p->amo_only = v[17].v != 0;
+    p->bad_op = (uint32_t)v[18].v;
+    p->stall_ns = (uint32_t)v[19].v;
+    p->hot = v[20].v != 0;
+    p->slots = (uint32_t)v[21].v;
 }
 
 void ry_sim_plan_print(const struct ry_sim_plan *p, char *to, size_t bytes)
@@ -158,7 +168,8 @@ static bool sane(const struct ry_sim_plan *p)
 {
     return p->pes >= 2 && p->pes <= RY_SIM_PES && p->rails >= 1 && p->rails <= 2 &&
            (unsigned)p->handler <= 2 && p->depth >= 16 && p->depth <= 1024 &&
-           !(p->depth & (p->depth - 1)) && p->ops <= 100000;
+           !(p->depth & (p->depth - 1)) && p->ops <= 100000 &&
+           (p->slots == 2 || p->slots == 4 || p->slots == 8);
 }
 
 bool ry_sim_plan_parse(struct ry_sim_plan *p, const char *text)

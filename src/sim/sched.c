@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sim/world.h"
+#include "sim/oracle.h"
 
 enum {
     STEP_NS = 40,     /* a task that yields at a shared access goes on about this much later */
-    STALL_NS = 40000, /* and a preempted one this much */
     RELAX_NS = 150,   /* first sleep of a wait */
     RELAX_DOUBLINGS = 7,
+    STEPS_MAX = 2000000, /* a run has some 12,000: more is a loop that goes nowhere */
 };
 
 struct ry_sim_world *ry_sim;
@@ -42,7 +42,7 @@ void ry_sim_point(void)
     if (!w || !w->running || !ry_sim_chance(&w->sched_rng, w->plan.point_p))
         return;
     if (ry_sim_chance(&w->sched_rng, w->plan.stall_p))
-        ry_sim_sleep(ry_sim_below(&w->sched_rng, STALL_NS) + 1);
+        ry_sim_sleep(ry_sim_below(&w->sched_rng, w->plan.stall_ns + 1) + 1);
     else
         ry_sim_sleep(ry_sim_below(&w->sched_rng, 2 * STEP_NS) + 1);
 }
@@ -137,6 +137,7 @@ static uint64_t inject(struct ry_sim_world *w)
 static uint64_t drive(struct ry_sim_world *w)
 {
     uint64_t next = UINT64_MAX;
+    bool worked = false;
 
     for (uint32_t i = 0; i < w->plan.pes; i++) {
         struct ry_sim_pe *pe = &w->pe[i];
@@ -148,9 +149,12 @@ static uint64_t drive(struct ry_sim_world *w)
 
             pe->nic_due_ns = due <= w->now_ns ? w->now_ns + 1 : due;
             w->events++;
+            worked = true;
         }
         next = ry_min64(next, pe->nic_due_ns);
     }
+    if (worked)
+        ry_oracle_watch();
     return next;
 }
 
@@ -195,7 +199,7 @@ void ry_sim_run_world(struct ry_sim_world *w, uint64_t limit_ns)
         struct ry_sim_task *t = pick(w, &wake);
         uint64_t next = ry_min64(wake, ry_min64(fault_ns, nic_ns));
 
-        if (next == UINT64_MAX || next > limit_ns)
+        if (next == UINT64_MAX || next > limit_ns || w->steps > STEPS_MAX)
             return;
         if (next > w->now_ns)
             w->now_ns = next;

@@ -6,7 +6,7 @@
 
 #include "sim/campaign.h"
 
-enum { TRIES = 6, RUNS_MAX = 600 };
+enum { TRIES = 6, RUNS_MAX = 200 };
 
 void ry_sim_oracle_name(const char *violation, char *to, size_t bytes)
 {

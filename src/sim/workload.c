@@ -49,7 +49,7 @@ static bool put_signal(struct ry_sim_pe *pe, uint32_t s, uint32_t to)
     struct ry_sim_stream *st = &m->stream[s][to];
     struct ry_sim_area *a = m->area;
     uint64_t k = st->sent + 1;
-    uint32_t slot = (uint32_t)(k % RY_SIM_SLOTS);
+    uint32_t slot = (uint32_t)(k % (s ? RY_SIM_SLOTS : ry_sim->plan.slots));
     struct ry_sim_cell *src = &a->out[s][to][slot];
     int rc;
 
@@ -68,7 +68,7 @@ static bool put_plain(struct ry_sim_pe *pe, uint32_t to)
 {
     struct ry_sim_model *m = pe->model;
     struct ry_sim_area *a = m->area;
-    uint32_t slot = m->plain_slot[to]++ % RY_SIM_SLOTS;
+    uint32_t slot = m->plain_slot[to]++ % (ry_sim->plan.slots / 2);
     uint64_t stamp = ++m->stamp << 8 | pe->boot.pe << 4 | 2;
     int rc;
 
@@ -109,14 +109,44 @@ static bool atomic_add(struct ry_sim_pe *pe, uint32_t to, uint64_t *rng)
 
 static bool get(struct ry_sim_pe *pe, uint32_t to)
 {
-    struct ry_sim_area *a = ((struct ry_sim_model *)pe->model)->area;
-    int rc = ry_get(pe->ctx, &a->got, &a->fixed, sizeof(a->got), to);
+    struct ry_sim_model *m = pe->model;
+    struct ry_sim_area *a = m->area;
+    int rc;
+
+    m->got_away = false;
+    rc = ry_get(pe->ctx, &a->got, &a->fixed, sizeof(a->got), to);
 
     if (!alive(pe, rc, "get"))
         return false;
     ry_oracle_got(pe->boot.pe, to);
     memset(&a->got, 0xee, sizeof(a->got)); /* a late response would write here */
+    m->got_away = true;
     return true;
+}
+
+/* A request that the peer's NIC refuses (beyond its memory): quiet names it, and only it (rule 12).
+ */
+static bool bad_put(struct ry_sim_pe *pe, uint32_t to)
+{
+    struct ry_mesh *m = &pe->ctx->mesh;
+    struct ry_sim_area *a = ((struct ry_sim_model *)pe->model)->area;
+    struct ry_req q = {0};
+    uint64_t end;
+    int rc;
+
+    q.opcode = RY_OP_WRITE;
+    q.bytes = 8;
+    q.flags = RY_REQ_SIGNALLED;
+    q.laddr = ry_mesh_laddr(m, &a->fixed);
+    q.raddr = ry_mesh_raddr(m, to, m->heap) + m->heap_bytes + 4096;
+    if (!alive(pe, ry_mesh_post(m, to, 0, &q, 1, 0, &end), "a bad put"))
+        return false;
+    rc = ry_quiet(pe->ctx);
+    ry_sim->running->relaxed = 0;
+    if (rc != RY_ERR_REMOTE_ACCESS)
+        ry_sim_violate("blame: pe %u's bad request to pe %u ended as %s", pe->boot.pe, to,
+                       ry_status_name(rc));
+    return quiet(pe);
 }
 
 static bool one_op(struct ry_sim_pe *pe, uint64_t *rng)
@@ -125,8 +155,17 @@ static bool one_op(struct ry_sim_pe *pe, uint64_t *rng)
     uint32_t n = ry_sim->plan.pes, me = pe->boot.pe;
     uint32_t to = (me + 1 + (uint32_t)ry_sim_below(rng, n - 1)) % n;
 
+    if (ry_sim->plan.hot)
+        to = (me + 1) % n;
     ry_sim->ops++;
     ry_oracle_look(me);
+    ry_oracle_got_away(me);
+    if (me == 0)
+        ry_oracle_states();
+    if (ry_sim->plan.bad_op && ry_sim->plan.bad_op == m->ops++ && me == 1)
+        return bad_put(pe, to);
+    if (ry_sim->plan.amo_only) /* answers alone release: no quiet, no get, no plain put */
+        return atomic_add(pe, to, rng);
     switch (ry_sim_below(rng, 10)) {
     case 0:
         return atomic_add(pe, to, rng);
@@ -137,9 +176,9 @@ static bool one_op(struct ry_sim_pe *pe, uint64_t *rng)
     case 3:
     case 4:
     case 5:
-        return put_plain(pe, to) && (m->plain_slot[to] % RY_SIM_SLOTS != 0 || quiet(pe));
+        return put_plain(pe, to) && (m->plain_slot[to] % (ry_sim->plan.slots / 2) != 0 || quiet(pe));
     default:
-        if (m->stream[0][to].sent - m->stream[0][to].quiet >= RY_SIM_SLOTS - 1 && !quiet(pe))
+        if (m->stream[0][to].sent - m->stream[0][to].quiet >= ry_sim->plan.slots - 1 && !quiet(pe))
             return false;
         return put_signal(pe, 0, to);
     }
@@ -156,7 +195,8 @@ static bool prepare(struct ry_sim_pe *pe)
     memset(area, 0, sizeof(*m->area));
     fill(&m->area->fixed, 0xf00d00 | pe->boot.pe);
     m->ready = true;
-    return alive(pe, ry_barrier(pe->ctx), "barrier");
+    return alive(pe, ry_barrier(pe->ctx), "barrier") &&
+           (!ry_sim->plan.ep || ry_sim_ep_make(pe));
 }
 
 static void end(struct ry_sim_pe *pe)
@@ -166,7 +206,9 @@ static void end(struct ry_sim_pe *pe)
 
     while (w->plan.second && !m->second_done && !w->failed)
         ry_sim_sleep(500);
-    if (!pe->rc && quiet(pe))
+    if (m->ep && !w->failed)
+        ry_sim_ep_end(pe);
+    if (!pe->rc && !w->failed && quiet(pe))
         alive(pe, ry_barrier(pe->ctx), "barrier");
     ry_oracle_look(pe->boot.pe);
     pe->finished = true;
@@ -180,7 +222,7 @@ void ry_sim_app(void *arg)
     bool ok = prepare(pe);
 
     for (uint32_t i = 0; ok && i < ry_sim->plan.ops && !ry_sim->failed; i++)
-        ok = one_op(pe, &rng) && (!ry_sim->plan.ep || i % 16 != 8 || ry_sim_ep_round(pe));
+        ok = one_op(pe, &rng) && (!ry_sim->plan.ep || i % 24 != 8 || ry_sim_ep_round(pe));
     end(pe);
 }
 

@@ -7,7 +7,7 @@
 #include "host/agent.h"
 #include "host/error.h"
 #include "nic/emu/emu.h"
-#include "sim/world.h"
+#include "sim/oracle.h"
 
 uint64_t ry_sim_now(void *arg);
 void ry_sim_relax(void *arg);
@@ -299,6 +299,10 @@ static void describe_hang(struct ry_sim_world *w)
                              (unsigned long long)ry_packed_seq(r->ready_head),
                              (unsigned long long)ry_packed_seq(r->cons),
                              (unsigned long long)oc->ch->released);
+                if (oc->ch->blame_set || oc->ch->streak)
+                    ry_sim_trace("    suspicion: syndrome %x of %llu, streak %u at %llu",
+                                 (unsigned)oc->ch->blame_set, (unsigned long long)oc->ch->blame_seq,
+                                 (unsigned)oc->ch->streak, (unsigned long long)oc->ch->streak_seq);
                 if (!w->pe[i].finished)
                     describe_slots(oc, &w->pe[q].ctx->mesh.peers[i]);
             }
@@ -310,6 +314,8 @@ bool ry_sim_once(struct ry_sim_world *w, const struct ry_sim_plan *plan)
 {
     ry_sim = w;
     w->plan = *plan;
+    for (uint32_t i = 0; i < RY_SIM_FAULTS; i++)
+        w->plan.fault[i].done = false;
     w->now_ns = 1000000;
     w->rng = plan->seed * 0x2545f4914f6cdd1dull + 1;
     w->sched_rng = plan->sched;
@@ -330,9 +336,11 @@ bool ry_sim_once(struct ry_sim_world *w, const struct ry_sim_plan *plan)
         ry_sim_violate("progress: %u applications have not ended after %d ms", w->live_apps,
                        WORLD_NS / 1000000);
     }
+    account(w);
     if (!w->failed)
         ry_sim_check_end(w);
-    account(w);
+    if (!w->failed)
+        ry_oracle_needless(w->moves - w->moves_planned);
     take_down(w);
     ry_sim = NULL;
     return !w->failed;

@@ -51,6 +51,11 @@ struct ry_sim_plan {
     uint32_t ops;        /* of each application */
     bool ep;             /* with dispatch and combine rounds */
     bool second;         /* a second initiator on each PE */
+    bool hot;            /* all of a PE's operations go to one peer */
+    uint32_t slots;      /* buffers in rotation: 2 or 8 */
+    bool amo_only;       /* nothing but atomics */
+    uint32_t bad_op;     /* at this operation PE 1 posts a request that is refused; 0: never */
+    uint32_t stall_ns;   /* longest time that a preempted task sleeps */
     uint32_t point_p;    /* a shared access yields: 1/65536 */
     uint32_t stall_p;    /* and then it is preempted for long */
     uint32_t ctl_loss_p; /* a control message is lost, or doubled */

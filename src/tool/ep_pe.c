@@ -34,6 +34,7 @@ static int announce_end(struct ep_pe *p, uint64_t i)
     if (p->job->duration_ns == 0 || *p->stop || ry_tool_now_s() - p->start_s < limit_s || !leads(p))
         return RY_OK;
     *p->stop = i + 2;
+    __atomic_store_n(&p->report->stop, i + 2, __ATOMIC_RELEASE);
     for (uint32_t pe = 0; pe < p->n; pe++) {
         int rc = pe == p->me || !ep_is_active(p, pe)
                      ? RY_OK
@@ -127,7 +128,7 @@ static bool ended(const struct ep_pe *p, uint64_t i)
 static int begin_counting(struct ep_pe *p)
 {
     p->tally.checked = 0;
-    int rc = meet(p);
+    int rc = meet(p); /* a replacement's is none */
     p->start_s = ry_tool_now_s();
     p->shown_s = isatty(2) ? p->start_s : 0;
     ry_usage_read(&p->report->first, 0);
@@ -138,13 +139,24 @@ static int begin_counting(struct ep_pe *p)
     return rc;
 }
 
-static int loop(struct ep_pe *p)
+/* A replacement begins where the others are; that the end was announced it could not hear. */
+static uint64_t catch_up(struct ep_pe *p, const struct ry_run *run)
+{
+    p->apart = true;
+    for (uint32_t i = 0; i < run->n_pes && run->reports; i++) {
+        uint64_t stop = __atomic_load_n(&run->reports[i].stop, __ATOMIC_ACQUIRE);
+        *p->stop = stop > *p->stop ? stop : *p->stop;
+    }
+    return ry_ep_iterations(p->ep);
+}
+
+static int loop(struct ep_pe *p, uint64_t first)
 {
     uint64_t warmup = p->job->warmup;
     int rc = RY_OK;
-    for (uint64_t i = 0; rc == RY_OK && !ended(p, i); i++) {
-        if (i == warmup)
-            rc = begin_counting(p);
+    for (uint64_t i = first; rc == RY_OK && !ended(p, i); i++) {
+        if (i == warmup || i == first)
+            rc = i >= warmup ? begin_counting(p) : RY_OK;
         ep_data_iteration(&p->data, i, p->me);
         if (i >= warmup)
             ry_fault_iteration(p->ctx, i - warmup);
@@ -174,7 +186,6 @@ void ep_body(ry_ctx *ctx, const struct ry_run *run, struct ry_report *report)
     }
     p->ctx = ctx;
     p->report = report;
-    p->suspect = UINT32_MAX;
     p->job = job;
     p->me = ry_pe(ctx);
     p->n = ry_n_pes(ctx);
@@ -187,7 +198,7 @@ void ep_body(ry_ctx *ctx, const struct ry_run *run, struct ry_report *report)
     if (rc == RY_OK)
         rc = ry_ep_create(ctx, &job->attr, &p->ep);
     if (rc == RY_OK)
-        rc = loop(p);
+        rc = loop(p, ry_incarnation(ctx) > 0 ? catch_up(p, run) : 0);
     if (rc != RY_OK)
         ry_report_fail(report, rc);
     report->checked = p->tally.checked;

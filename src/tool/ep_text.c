@@ -44,6 +44,8 @@ void ep_total_make(const struct ry_run *run, struct ep_total *t)
     *t = (struct ep_total){0};
     for (uint32_t i = 0; i < run->n_pes; i++) {
         const struct ry_report *r = &run->reports[i];
+        t->lost_pes += ry_run_lost_pe(run, i);
+        t->replaced_pes += r->state == PE_DONE && r->incarnation > 0;
         t->checked += r->checked;
         t->lost += r->lost;
         t->duplicated += r->duplicated;
@@ -114,6 +116,9 @@ void ep_print(const struct ry_run *run, const struct ep_job *job, const struct e
            (unsigned long long)t->duplicated, (unsigned long long)t->corrupted);
     if (t->masked > 0)
         printf("; %llu (token, expert) pairs masked with a lost PE", (unsigned long long)t->masked);
+    if (t->lost_pes + t->replaced_pes > 0)
+        printf("\n%u PEs were lost, %u of them replaced", t->lost_pes + t->replaced_pes,
+               t->replaced_pes);
     printf("\n%s\n", t->ok ? "ok" : "failed");
 }
 
@@ -153,6 +158,8 @@ json_t *ep_json(const struct ry_run *run, const struct ep_job *job, const struct
                         json_pack("{s:I, s:I}", "dispatch_bytes", (json_int_t)t->dispatch_bytes,
                                   "minimum_bytes", (json_int_t)t->minimum_bytes));
     json_object_set_new(json, "iterations", json_integer((json_int_t)t->iterations));
+    json_object_set_new(json, "lost_pes", json_integer(t->lost_pes));
+    json_object_set_new(json, "replaced_pes", json_integer(t->replaced_pes));
     json_object_set_new(json, "pes", json_integer(run->reports[0].n_pes));
     json_object_set_new(json, "nodes", json_integer(run->reports[0].n_nodes));
     json_object_set_new(json, "seed", json_integer((json_int_t)job->seed));

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "info_devices.h"
 #include "job.h"
 #include "record.h"
 #include "timeline.h"
@@ -224,10 +225,12 @@ static int print_plan(const char *pes, const char *json)
 
 int ry_command_info(int argc, char **argv)
 {
-    int config = 0, code = TOOL_OK;
+    int config = 0, devices = 0, code = TOOL_OK;
     const char *json = NULL, *settings = NULL, *plan = NULL;
     const struct ry_tool_flag flags[] = {
         {"--config", NULL, &config, "print the settings in effect as a configuration file"},
+        {"--devices", NULL, &devices, "show the ports of this machine's RDMA devices"},
+        {"-d", NULL, &devices, "the same"},
         {"--plan", &plan, NULL, "PES: what each PE takes in a job of this size"},
         {"--settings", &settings, NULL, "print the manual's table of settings, as md or man"},
         {"--json", &json, NULL, "write JSON to this file, - for stdout"},
@@ -239,11 +242,14 @@ int ry_command_info(int argc, char **argv)
         return code;
     if (at < argc)
         return ry_tool_error("info", "'%s' is not expected: type railyard info --help", argv[at]);
-    if (config + (settings != NULL) + (plan != NULL) > 1)
-        return ry_tool_error("info", "--config, --settings and --plan are each a page of its own: "
-                                     "give one");
+    if (config + devices + (settings != NULL) + (plan != NULL) > 1)
+        return ry_tool_error("info",
+                             "--config, --devices, --settings and --plan are each a page of "
+                             "its own: give one");
     if (config)
         return print_config();
+    if (devices)
+        return ry_print_devices(json);
     if (plan)
         return print_plan(plan, json);
     return settings ? print_settings(settings) : print_info(json);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* railyard sim: the simulator is a program of its own beside this one, because it holds the protocol
+/* railyard sim: the simulator is a program of its own beside this one: it holds the protocol
  * compiled once more, with a scheduler in every shared access. */
 #include <errno.h>
 #include <limits.h>

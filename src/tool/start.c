@@ -67,7 +67,8 @@ static void be_pe(const struct ry_run *run, ry_hub *hub, uint32_t pe, struct ry_
     pin(run, pe);
     int rc = ry_ctx_create(&attr, &ctx);
     if (rc != RY_OK) {
-        ry_report_fail(report, rc);
+        if (report->state == PE_WAITING) /* else a replacement came too late: its PE stays lost */
+            ry_report_fail(report, rc);
         return;
     }
     report->job = ry_job(ctx);
@@ -194,6 +195,8 @@ static int run_processes(struct ry_run *run, int argc, char **argv)
         struct ry_report *r = &run->reports[i];
         bool killed = result.pes[i].lost && result.pes[i].exit_code == 128 + SIGKILL;
         if (r->state == PE_DONE || r->status != RY_OK || killed)
+            continue;
+        if (result.pes[i].incarnation > 0) /* it found the job at its end */
             continue;
         r->status = RY_ERR_LAUNCH;
         snprintf(r->error, sizeof r->error, "pe%u ended before its work was done (exit code %d)", i,

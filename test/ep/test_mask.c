@@ -19,7 +19,7 @@ struct death {
     ry_hub *hub;
     uint32_t victim;
     enum when when;
-    pthread_barrier_t end;
+    pthread_barrier_t end, gone;
 };
 
 static bool dies(struct death *d, uint32_t pe, uint32_t iter, enum when when)
@@ -155,8 +155,7 @@ static void body(ry_ctx *ctx, void *arg)
         ry_test_round_make(&st.round, s, i);
         alive = one(d, &st, i);
         ry_test_round_free(&st.round);
-        if (!alive) {
-            pthread_barrier_wait(&d->end); /* its heap stays: the dead are still mapped */
+        if (!alive) { /* it goes before the others: to them its memory is still mapped until then */
             pthread_barrier_wait(&d->end);
             ry_test_state_free(&st);
             return;
@@ -164,7 +163,6 @@ static void body(ry_ctx *ctx, void *arg)
     }
     ry_ep_active(ep, active);
     RY_CHECK(active[0] == (((1ull << s->pes) - 1) & ~(1ull << d->victim)));
-    pthread_barrier_wait(&d->end);
     ry_ep_destroy(ep);
     pthread_barrier_wait(&d->end);
     ry_test_state_free(&st);
@@ -173,15 +171,21 @@ static void body(ry_ctx *ctx, void *arg)
 static void *pe_main(void *arg)
 {
     struct ry_test_pe *t = arg;
+    struct death *d = t->arg;
     ry_ctx_attr attr = {
         .hub = t->hub, .hub_pe = t->pe, .settings = t->settings, .n_settings = t->n_settings};
     ry_ctx *ctx = NULL;
 
     RY_CHECK(ry_ctx_create(&attr, &ctx) == RY_OK);
     t->body(ctx, t->arg);
-    ry_quiet(ctx); /* a job with a dead PE has no barrier: nobody may take memory away before */
-    pthread_barrier_wait(&((struct death *)t->arg)->end);
-    ry_ctx_destroy(ctx);
+    if (t->pe == d->victim)
+        ry_ctx_destroy(ctx);
+    pthread_barrier_wait(&d->end);
+    if (t->pe != d->victim) {
+        ry_quiet(ctx);
+        pthread_barrier_wait(&d->gone);
+        ry_ctx_destroy(ctx);
+    }
     return NULL;
 }
 
@@ -197,6 +201,7 @@ static void run(struct death *d)
         n++;
     assert_int_equal(ry_hub_create(d->shape.pes, d->shape.nodes, &d->hub), RY_OK);
     pthread_barrier_init(&d->end, NULL, d->shape.pes);
+    pthread_barrier_init(&d->gone, NULL, d->shape.pes - 1);
     for (uint32_t i = 0; i < d->shape.pes; i++) {
         pe[i] = (struct ry_test_pe){d->hub, i, d->shape.settings, n, body, d, 0, ""};
         assert_int_equal(pthread_create(&thread[i], NULL, pe_main, &pe[i]), 0);
@@ -204,6 +209,7 @@ static void run(struct death *d)
     for (uint32_t i = 0; i < d->shape.pes; i++)
         pthread_join(thread[i], NULL);
     pthread_barrier_destroy(&d->end);
+    pthread_barrier_destroy(&d->gone);
     ry_hub_destroy(d->hub);
 }
 
@@ -221,7 +227,8 @@ static void lose(enum ry_ep_mode mode, uint32_t pes, uint32_t nodes, const char 
                                          .mode = mode,
                                          .idx_bytes = 4};
         d.shape.settings[0] = "HEAP_SIZE=16M";
-        d.shape.settings[1] = p2p;
+        d.shape.settings[1] = "TIMEOUT=500ms";
+        d.shape.settings[2] = p2p;
         run(&d);
     }
 }

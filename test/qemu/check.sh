@@ -1,9 +1,7 @@
 #!/bin/bash
-# check.sh short|full|speed: everything that is tried on real verbs, in guests (guest.sh draws
-# them).
+# check.sh short|full|speed: everything that is tried on real verbs, in guests (see guest.sh).
 #   short  under 3 minutes: the parts come up, the chief faults look as faults.expect says
-#   full   under 10 minutes: every fault twice, two guests, 50 links pulled, ep while links are
-# pulled
+#   full   under 10 minutes: every fault, two guests, 50 links pulled, ep while links are pulled
 #   speed  perf beside perftest in turns; wants a machine of its own, decides nothing
 # Results are left in $RY_TEST_BUILD/qemu/result; logs of a guest that failed in qemu/failed.
 # exit: 0 all as expected, 1 something is not, 2 bad use, 77 the parts cannot be had here

@@ -7,18 +7,20 @@ pulls=${2:-0}
 export RAILYARD_HEAP_SIZE=64M RAILYARD_RECOVERY_INTERVAL_MAX=400ms
 seed=7
 
-dice() { # a number below $1
+roll() { # leaves a number below $1 in dice
     seed=$(((seed * 1103515245 + 12345) % 2147483648))
-    echo $((seed / 65536 % $1))
+    dice=$((seed / 65536 % $1))
 }
 
-ep() {
-    railyard run -n 4 --nodes 2 on_node.sh railyard ep --mode "$1" --tokens 16 --hidden 512 \
-        --iters "$2" --warmup 1 --nic verbs
+ep() { # MODE, how long
+    mode=$1
+    shift
+    railyard run -n 4 --nodes 2 on_node.sh railyard ep --mode "$mode" --tokens 16 --hidden 512 \
+        --warmup 1 --nic verbs "$@"
 }
 
 for mode in ll ht; do
-    if ! ep $mode "$rounds"; then
+    if ! ep $mode --iters "$rounds"; then
         echo "ep_run: $mode failed"
         exit 1
     fi
@@ -26,14 +28,16 @@ done
 [ "$pulls" -gt 0 ] || exit 0
 
 for mode in ll ht; do
-    ep $mode $((pulls * 6)) > /tmp/ep.log 2>&1 &
+    ep $mode --duration $((pulls * 3 + 6))s > /tmp/ep.log 2>&1 &
     job=$!
     i=0
     sleep 4
     while [ $i -lt "$pulls" ] && kill -0 $job 2> /dev/null; do
         i=$((i + 1))
-        rail=$(dice 2)
-        case $(dice 3) in
+        roll 2
+        rail=$dice
+        roll 3
+        case $dice in
             0) ends="a$rail" ;;
             1) ends="b$rail" ;;
             *) ends="a$rail b$rail" ;;

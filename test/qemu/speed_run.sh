@@ -64,7 +64,8 @@ compare() { # NAME, command of ours, command of theirs
             return
         fi
         echo "$1 $i $a $b" | awk '{
-            printf "speed: %s pair %d: railyard %s perftest %s ratio %.3f\n", $1, $2, $3, $4, $3 / $4
+            printf "speed: %s pair %d: railyard %s perftest %s", $1, $2, $3, $4
+            printf " ratio %.3f\n", $3 / $4
         }' | tee /tmp/line
         awk '{ print $NF }' /tmp/line >> /tmp/ratios
     done

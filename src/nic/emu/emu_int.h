@@ -15,14 +15,14 @@
 #include "railyard/status.h"
 
 enum {
-    RY_EMU_FLIGHT = 64,      /* segments of one queue pair under way */
-    RY_EMU_EVENTS = 256,     /* events not yet polled; older ones are kept */
-    RY_EMU_CHUNK = 1 << 18,  /* longest copy between two looks at the responder's state */
+    RY_EMU_FLIGHT = 64,     /* segments of one queue pair under way */
+    RY_EMU_EVENTS = 256,    /* events not yet polled; older ones are kept */
+    RY_EMU_CHUNK = 1 << 18, /* longest copy between two looks at the responder's state */
     RY_EMU_FAULT_KINDS = RY_FAULT_CLEAR + 1,
-    RY_EMU_LOST = -1,        /* no answer came: the try is repeated */
+    RY_EMU_LOST = -1, /* no answer came: the try is repeated */
 };
 
-#define RY_EMU_NEVER UINT64_MAX
+#define RY_EMU_NEVER    UINT64_MAX
 #define RY_EMU_PSN_MASK 0xffffffu
 
 struct ry_emu;
@@ -36,7 +36,7 @@ struct ry_emu_op {
     uint32_t bytes;
     uint32_t lkey, rkey;
     uint64_t laddr, raddr;
-    uint64_t operand, compare;           /* 64-bit atomics */
+    uint64_t operand, compare;                   /* 64-bit atomics */
     uint32_t swap32, cmp32, swap_mask, cmp_mask; /* 32-bit masked forms */
     uint8_t data[RY_INLINE_MAX_BYTES];
 };
@@ -45,8 +45,8 @@ struct ry_emu_op {
 struct ry_emu_flight {
     uint64_t arrive_ns, ack_ns;
     uint32_t idx, psn, off, len;
-    uint8_t last;     /* of its message */
-    uint8_t err;      /* syndrome that its answer carries */
+    uint8_t last; /* of its message */
+    uint8_t err;  /* syndrome that its answer carries */
     uint8_t vendor;
     uint8_t drop;     /* lost on its way */
     uint8_t ack_drop; /* its answer is lost */
@@ -58,7 +58,7 @@ struct ry_nic_qp {
     uint32_t slot; /* index in both tables */
     uint32_t qpn, psn;
     uint32_t rail, peer;
-    uint32_t gone; /* destroyed; freed when the engine has let go */
+    uint32_t gone;                /* destroyed; freed when the engine has let go */
     struct ry_emu_seg_qp *shared; /* responder: its entry in our segment */
 
     /* initiator */
@@ -66,7 +66,7 @@ struct ry_nic_qp {
     uint32_t depth;
     struct ry_cqe *cqe;
     uint32_t *dbr;
-    uint32_t prod; /* running index behind the newest request: whoever kicks, by max */
+    uint32_t prod;   /* running index behind the newest request: whoever kicks, by max */
     uint32_t queued; /* on the submit list */
     struct ry_nic_qp *next;
     uint32_t err_req; /* qp_error was called; doorbell_bad: a doorbell made no sense */
@@ -74,10 +74,11 @@ struct ry_nic_qp {
     uint32_t timed; /* the engine owns its execution */
     /* under lock */
     uint32_t lock;
-    uint32_t state; /* enum ry_emu_state */
-    uint32_t done;  /* running index behind the newest final request */
+    uint32_t state;    /* enum ry_emu_state */
+    uint32_t done;     /* running index behind the newest final request */
     uint32_t next_psn; /* of the next message that sends packets: NOPs take none */
     uint32_t remote_qpn, remote_rail;
+    uint32_t gid_gen, remote_gid_gen; /* of both ports when it was connected */
     uint32_t cqes;
     uint64_t tx_bytes, tx_ops, rx_bytes, retries_total, errors;
     bool cqe_error_seen;

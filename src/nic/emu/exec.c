@@ -178,6 +178,14 @@ static int at_responder(struct ry_nic_qp *qp, struct ry_emu_peer *p, struct ry_e
     return 0;
 }
 
+/* Packets carry the GIDs that both ports had when the queue pair was connected: once one of them
+ * has moved they reach nobody. */
+static bool same_gids(const struct ry_nic_qp *qp, const struct ry_emu_peer *p)
+{
+    return RY_LD_ACQ(&qp->nic->seg->port[qp->rail].gid_gen) == qp->gid_gen &&
+           RY_LD_ACQ(&p->seg->port[qp->remote_rail].gid_gen) == qp->remote_gid_gen;
+}
+
 int ry_emu_exec(struct ry_nic_qp *qp, const struct ry_emu_op *op, uint32_t psn, uint32_t off,
                 uint32_t len, bool last)
 {
@@ -190,7 +198,7 @@ int ry_emu_exec(struct ry_nic_qp *qp, const struct ry_emu_op *op, uint32_t psn, 
     if (op->opcode == RY_OP_NOP)
         return 0;
     p = ry_emu_reach(qp->nic, qp->rail, qp->peer, qp->remote_rail);
-    if (RY_UNLIKELY(p == NULL))
+    if (RY_UNLIKELY(p == NULL || !same_gids(qp, p)))
         return RY_EMU_LOST;
     q = &p->qps[qp->remote_qpn & p->qp_mask];
     RY_ADD(&q->inflight, 1u);

@@ -137,6 +137,8 @@ int ry_emu_qp_connect(struct ry_nic_qp *qp, const struct ry_qp_addr *remote)
     }
     qp->remote_qpn = remote->qpn;
     qp->remote_rail = remote->rail;
+    qp->gid_gen = RY_LD_ACQ(&e->seg->port[qp->rail].gid_gen);
+    qp->remote_gid_gen = RY_LD_ACQ(&e->peers[remote->pe].seg->port[remote->rail].gid_gen);
     qp->next_psn = qp->psn;
     qp->state = RY_EMU_RTS;
     ry_emu_unlock(&qp->lock);

@@ -46,8 +46,8 @@ struct question {
 };
 
 /* The kernel's route from own to peer over this interface: the next hop, which is the gateway or
- * the peer itself, or 0 for an address of this machine. The kernel takes a peer that no route covers
- * to be on the link. */
+ * the peer itself, or 0 for an address of this machine. The kernel takes a peer that no route
+ * covers to be on the link. */
 static struct in_addr next_hop(uint32_t interface, struct in_addr own, struct in_addr peer)
 {
     struct question q = {

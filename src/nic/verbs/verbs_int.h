@@ -98,14 +98,7 @@ struct ry_verbs_nic {
     char reason[RY_VERBS_REASON_BYTES];
 };
 
-/* select.c: the ports that a selection names */
-struct ry_verbs_pick {
-    char device[RY_NIC_NAME_BYTES];
-    uint32_t port;
-};
-/* Does this selection take the port? *order is its place in the selection (all: 0). -1: the text is
- * malformed. */
-int ry_verbs_selects(const char *hca, const char *device, uint32_t port, uint32_t *order);
+/* select.c */
 /* Does the selection name this port outright? */
 int ry_verbs_names(const char *hca, const char *device);
 

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A replacement takes the place of a lost PE (rule 16). Survivors vote on the dispatch before which
+ * it is let in, the first that none of them has begun; there they meet it: in ry_rejoin while it
+ * makes its context, then in the collectives of ry_ep_create, where it is told where the exchange
+ * stands. It begins behind every generation and round that the survivors have seen. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ep/ep.h"
+#include "host/error.h"
+
+/* Where an exchange stands; behind it the set of PEs that take part. */
+struct state {
+    uint64_t fresh; /* just made: it has no past */
+    uint64_t gen, round;
+};
+
+int ry_ep_agree(ry_ctx *ctx, const ry_ep_attr *attr)
+{
+    static const char *const names[] = {"experts", "topk",  "hidden", "tokens_max",
+                                        "mode",    "dtype", "scale",  "generations"};
+    enum { FIELDS = sizeof(names) / sizeof(names[0]) };
+    uint32_t mine[FIELDS] = {attr->experts,         attr->topk,           attr->hidden,
+                             attr->tokens_max,      (uint32_t)attr->mode, (uint32_t)attr->dtype,
+                             (uint32_t)attr->scale, attr->generations};
+    uint32_t n = ry_n_pes(ctx), (*all)[FIELDS] = calloc(n, sizeof(*all));
+    int rc = all ? ry_allgather(ctx, mine, sizeof(mine), all)
+                 : ry_fail(RY_ERR_NO_MEMORY, "no memory for %" PRIu32 " pes", n);
+
+    for (uint32_t p = 0; p < n && rc == RY_OK; p++)
+        for (uint32_t i = 0; i < FIELDS && rc == RY_OK; i++)
+            if (all[p][i] != mine[i])
+                rc = ry_fail(RY_ERR_CONFIG,
+                             "exchange: pe %" PRIu32 " has %s %" PRIu32 ", pe %" PRIu32
+                             " has %" PRIu32 ": give every pe the same",
+                             ry_pe(ctx), names[i], mine[i], p, all[p][i]);
+    free(all);
+    return rc;
+}
+
+/* A replacement takes over where the others are. */
+static void adopt(struct ry_ep *ep, const struct state *s, const uint64_t *active)
+{
+    ep->sent = ep->received = ep->returned = ep->combined = s->gen;
+    ep->forward_done = ep->cross_done = s->gen;
+    ep->round = s->round;
+    memcpy(ep->active, active, ep->words * sizeof(*active));
+    ry_ep_add(ep->active, ep->pe);
+    memcpy(ep->told, ep->active, ep->words * sizeof(*active));
+    for (uint32_t p = 0; p < ep->n; p++)
+        if (!ry_ep_on(ep, p))
+            ry_ep_add(ep->gone, p);
+}
+
+int ry_ep_meet(struct ry_ep *ep, bool fresh)
+{
+    size_t bytes = sizeof(struct state) + ep->words * sizeof(uint64_t);
+    uint8_t *mine = calloc(1, bytes), *all = calloc(ep->n, bytes);
+    int rc = RY_OK;
+
+    if (mine && all) {
+        *(struct state *)(void *)mine = (struct state){fresh, ep->sent, ep->round};
+        memcpy(mine + sizeof(struct state), ep->active, ep->words * sizeof(uint64_t));
+        rc = ry_allgather(ep->ctx, mine, bytes, all);
+    } else {
+        rc = ry_fail(RY_ERR_NO_MEMORY, "no memory for %" PRIu32 " pes", ep->n);
+    }
+    for (uint32_t p = 0; p < ep->n && rc == RY_OK && fresh; p++) {
+        const struct state *s = (const struct state *)(void *)(all + p * bytes);
+
+        if (s->fresh)
+            continue;
+        adopt(ep, s, (const uint64_t *)(const void *)(s + 1));
+        break;
+    }
+    free(mine);
+    free(all);
+    return rc ? rc : ry_barrier(ep->ctx);
+}
+
+uint32_t ry_ep_joiner(const struct ry_ep *ep)
+{
+    int p = ry_joining(ep->ctx);
+
+    if (p < 0 || (uint32_t)p == ep->join_pe || ry_ep_on(ep, (uint32_t)p) ||
+        !ry_ep_has(ep->gone, (uint32_t)p))
+        return RY_EP_NO_PE;
+    return (uint32_t)p;
+}
+
+/* Nothing of the predecessor counts any more; its words here are old, and so are ours for it. */
+static void forget(struct ry_ep *ep, uint32_t p)
+{
+    const struct ry_ep_layout *l = &ep->l;
+    size_t sectors = RY_CHANNELS_MAX * sizeof(struct ry_wide_sector);
+
+    memset(&ep->peer[p], 0, sizeof(ep->peer[p]));
+    for (uint32_t kind = 0; kind < RY_EP_KINDS; kind++)
+        for (uint32_t b = 0; b < l->generations; b++) {
+            memset(ry_ep_span_of(ep, kind, b, p, 0), 0, ep->channels * sizeof(*ep->span));
+            memset(ry_ep_here(ep, ry_ep_signal_at(l, kind, b, p, 0)), 0, sectors);
+        }
+    memset(ry_ep_here(ep, ry_ep_answer_at(l, p, 0)), 0, sectors);
+    memset(ry_ep_here(ep, ry_ep_ballot_at(l, p)), 0, sizeof(struct ry_wide_sector));
+    for (uint32_t i = 0; i < 2; i++)
+        ep->vote_span[i * ep->n + p] = (struct ry_ep_span){0};
+}
+
+static void let_in(struct ry_ep *ep, uint32_t p)
+{
+    uint64_t bit = 1ull << (p % 64);
+
+    ep->active[p / 64] |= bit;
+    ep->gone[p / 64] &= ~bit;
+    ep->by_nic[p / 64] &= ~bit;
+    if (!ep->m->peers[p].direct)
+        ep->by_nic[p / 64] |= bit;
+}
+
+static int notice_step(struct ry_ep *ep, void *arg)
+{
+    (void)arg;
+    return ry_joining(ep->ctx) == (int)ep->join_pe;
+}
+
+static int join(struct ry_ep *ep)
+{
+    uint32_t p = ep->join_pe;
+    int rc;
+
+    ep->settling = true; /* no votes: all survivors are on their way here */
+    rc = ry_ep_await(ep, notice_step, NULL);
+    ep->settling = false;
+    if (rc)
+        return rc;
+    rc = ry_rejoin(ep->ctx);
+    if (rc == RY_ERR_LAUNCH) {
+        ep->join_at = UINT64_MAX; /* it ended again before it was in: still masked */
+        return RY_OK;
+    }
+    ep->join_pe = RY_EP_NO_PE;
+    forget(ep, p); /* before it writes here, behind the barrier of ry_ep_meet */
+    if (rc == RY_OK && ep->m->peers[p].n_channels > ep->channels)
+        rc = ry_fail(RY_ERR_CONFIG,
+                     "pe %" PRIu32 " comes back with %" PRIu32 " channels, and %" PRIu32
+                     " are the most: give it the rails of its predecessor",
+                     p, ep->m->peers[p].n_channels, ep->channels);
+    if (rc == RY_OK)
+        rc = ry_ep_agree(ep->ctx, &ep->attr);
+    if (rc == RY_OK)
+        rc = ry_ep_meet(ep, false);
+    if (rc == RY_OK)
+        let_in(ep, p);
+    else
+        ep->broken = rc;
+    return rc;
+}
+
+int ry_ep_join(struct ry_ep *ep)
+{
+    int rc = ry_ep_unsettled(ep) ? ry_ep_settle(ep) : RY_OK;
+
+    if (rc || ep->join_pe == RY_EP_NO_PE || ep->sent + 1 < ep->join_at || ep->combined != ep->sent)
+        return rc;
+    return join(ep);
+}
