@@ -64,12 +64,8 @@ struct ep_pe {
     uint64_t minimum_bytes; /* of this iteration */
     uint64_t *stop;         /* in the heap: the iteration before which the run ends; 0: unknown */
     bool apart;             /* a PE was lost: dispatch and combine alone keep the others together */
-    uint64_t active[EP_MASK_WORDS]; /* PEs that the newest combine was with */
+    uint64_t active[EP_MASK_WORDS]; /* PEs in the newest result */
     ry_ref_tally tally;
-    /* A dispatch that was right but for the rows of one PE: that PE must turn out to be lost. */
-    uint32_t suspect; /* UINT32_MAX: none */
-    uint32_t suspect_age;
-    ry_ref_tally suspicion;
     double start_s, shown_s;
     double dispatch_s, combine_s; /* of this iteration */
 };

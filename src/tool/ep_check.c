@@ -7,56 +7,19 @@
 
 #include "ep.h"
 
-static uint64_t wrong(const ry_ref_tally *t) { return t->lost + t->duplicated + t->corrupted; }
-
-static void add(ry_ref_tally *to, const ry_ref_tally *t)
-{
-    to->checked += t->checked;
-    to->lost += t->lost;
-    to->duplicated += t->duplicated;
-    to->corrupted += t->corrupted;
-}
-
-/* The comparison as if `without` did not take part (UINT32_MAX: all that are active do). */
-static int compare_dispatch(struct ep_pe *p, const ry_ep_output *out, uint32_t without,
-                            ry_ref_tally *t)
-{
-    uint64_t active[EP_MASK_WORDS];
-    ry_ref *ref;
-    memcpy(active, p->active, sizeof active);
-    if (without != UINT32_MAX)
-        active[without / 64] &= ~(1ull << (without % 64));
-    *t = (ry_ref_tally){0};
-    int rc = ep_data_reference(&p->data, active, &ref);
-    if (rc != RY_OK)
-        return rc;
-    if (without == UINT32_MAX) {
-        ry_ref_wire wire;
-        ry_ref_wire_minimum(ref, p->me, &wire);
-        p->minimum_bytes = wire.node_rows * wire.row_bytes;
-    }
-    rc = ry_ref_check_dispatch(ref, p->me, out, t);
-    ry_ref_destroy(ref);
-    return rc;
-}
-
+/* What the library says that it brought, it must have brought. */
 int ep_check_dispatch(struct ep_pe *p, const ry_ep_output *out)
 {
-    ry_ref_tally all, less;
-    ry_ep_active(p->ep, p->active); /* whose tokens it brought: a loss or a return changes that */
-    int rc = compare_dispatch(p, out, UINT32_MAX, &all);
-    for (uint32_t q = 0; rc == RY_OK && wrong(&all) > 0 && q < p->n; q++) {
-        if (q == p->me || !ep_is_active(p, q) || p->suspect != UINT32_MAX)
-            continue;
-        rc = compare_dispatch(p, out, q, &less);
-        if (rc == RY_OK && wrong(&less) == 0) {
-            p->suspect = q;
-            p->suspect_age = 0;
-            p->suspicion = all;
-            all = less;
-        }
-    }
-    add(&p->tally, &all);
+    ry_ref_wire wire;
+    ry_ref *ref;
+    ry_ep_active(p->ep, p->active);
+    int rc = ep_data_reference(&p->data, p->active, &ref);
+    if (rc != RY_OK)
+        return rc;
+    ry_ref_wire_minimum(ref, p->me, &wire);
+    p->minimum_bytes = wire.node_rows * wire.row_bytes;
+    rc = ry_ref_check_dispatch(ref, p->me, out, &p->tally);
+    ry_ref_destroy(ref);
     return rc == RY_OK ? ep_data_experts(&p->data, p->ep, p->me, out) : rc;
 }
 
@@ -72,20 +35,6 @@ static uint64_t masked_pairs(const struct ep_pe *p)
             n += idx[i] >= first && idx[i] < end;
     }
     return n;
-}
-
-/* The suspicion of an earlier dispatch: borne out, or what was missing is lost after all. */
-static void settle_suspicion(struct ep_pe *p)
-{
-    if (p->suspect == UINT32_MAX)
-        return;
-    if (ep_is_active(p, p->suspect) && p->suspect_age++ < 2)
-        return;
-    if (ep_is_active(p, p->suspect)) {
-        p->suspicion.checked = 0;
-        add(&p->tally, &p->suspicion);
-    }
-    p->suspect = UINT32_MAX;
 }
 
 /* Is the combined row of a token right without one of the PEs? */
@@ -149,7 +98,6 @@ int ep_check_combine(struct ep_pe *p)
     if (missing < masked) /* the caller was not told of all that is missing */
         p->tally.lost += masked - missing;
     p->report->masked += missing;
-    settle_suspicion(p);
     for (uint32_t pe = 0; pe < p->n; pe++)
         p->apart |= !ep_is_active(p, pe);
     free(weight_lost);

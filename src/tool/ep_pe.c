@@ -73,7 +73,6 @@ static int iteration(struct ep_pe *p)
     int rc = meet(p);
     if (rc != RY_OK)
         return rc;
-    __atomic_store_n(&p->report->current, p->data.iteration + 1, __ATOMIC_RELEASE);
     double t0 = ry_tool_now_s();
     rc = ry_ep_dispatch(p->ep, &in, &out, RY_EP_BOTH);
     p->dispatch_s = ry_tool_now_s() - t0;
@@ -140,18 +139,15 @@ static int begin_counting(struct ep_pe *p)
     return rc;
 }
 
-/* A replacement was let in before the dispatch that all others have entered by now. */
+/* A replacement begins where the others are; that the end was announced it could not hear. */
 static uint64_t catch_up(struct ep_pe *p, const struct ry_run *run)
 {
-    uint64_t current = 1;
     p->apart = true;
     for (uint32_t i = 0; i < run->n_pes && run->reports; i++) {
-        uint64_t c = __atomic_load_n(&run->reports[i].current, __ATOMIC_ACQUIRE);
         uint64_t stop = __atomic_load_n(&run->reports[i].stop, __ATOMIC_ACQUIRE);
-        current = i != p->me && c > current ? c : current;
         *p->stop = stop > *p->stop ? stop : *p->stop;
     }
-    return current - 1;
+    return ry_ep_iterations(p->ep);
 }
 
 static int loop(struct ep_pe *p, uint64_t first)
@@ -190,7 +186,6 @@ void ep_body(ry_ctx *ctx, const struct ry_run *run, struct ry_report *report)
     }
     p->ctx = ctx;
     p->report = report;
-    p->suspect = UINT32_MAX;
     p->job = job;
     p->me = ry_pe(ctx);
     p->n = ry_n_pes(ctx);

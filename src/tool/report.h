@@ -68,9 +68,7 @@ struct ry_report {
     uint32_t state; /* atomic, enum ry_pe_state */
     uint32_t incarnation;
     uint64_t at;    /* atomic: iterations done */
-    /* For a replacement that must know where the others are; atomic. */
-    uint64_t current; /* 1 + the iteration whose dispatch is entered */
-    uint64_t stop;    /* iteration before which the run ends; 0: unknown */
+    uint64_t stop;  /* atomic: iteration before which the run ends; 0: unknown */
     int32_t status; /* of the library, RY_OK so far */
     char error[400];
     double origin_s; /* ry_tool_now_s at ry_fault_start; 0: not yet */
