@@ -172,7 +172,7 @@ RY_FN int ry_channel_poll(struct ry_channel *ch, const struct ry_env *env, uint6
     rc = ry_queue_poll(r, &cons, &syn, &at);
     *acked = ry_packed_seq(cons);
     if (RY_MUT(RY_MUT_FRONTIER_FROM_FLUSH) && rc == RY_ERR_PATH && syn == RY_SYN_FLUSH)
-        ry_channel_prove(ch, r, *acked);
+        ry_channel_prove(ch, r, cons);
     if (rc == RY_ERR_PATH) {
         if (ry_syndrome_blames_request(syn) && !RY_MUT(RY_MUT_NO_ALONE)) {
             if (!ch->blame_set)

@@ -9,6 +9,7 @@
 
 #include "../host/threads.h"
 #include "core/token.h"
+#include "ep/ep.h"
 #include "ep/quantise.h"
 
 /* Which experts tokens choose. */
@@ -260,6 +261,14 @@ static inline void ry_test_state_free(struct ry_test_state *st)
     free(st->idx);
     free(st->y);
     free(st->out);
+}
+
+/* What a dead PE leaves: its memory goes, without a word to the others. */
+static inline void ry_test_abandon(struct ry_test_state *st)
+{
+    st->ep->broken = RY_ERR_PEER_LOST;
+    ry_ep_destroy(st->ep);
+    ry_test_state_free(st);
 }
 
 /* overlap 0: one call each. Else sends and receives apart, `overlap` dispatches ahead. */

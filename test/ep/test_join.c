@@ -104,8 +104,8 @@ static void *first_life(void *arg)
     pthread_barrier_wait(&j->lost);
     if (t->pe == j->victim) {
         j->left_behind = ctx;
-        ry_test_state_free(&st);
-        return NULL; /* what it had of the exchange is lost with it */
+        ry_test_abandon(&st);
+        return NULL;
     }
     pthread_barrier_wait(&j->lost);
     while (whole < BEHIND && tries++ < TRIES) {

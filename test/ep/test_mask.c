@@ -157,7 +157,7 @@ static void body(ry_ctx *ctx, void *arg)
         ry_test_round_free(&st.round);
         if (!alive) { /* it goes before the others: to them its memory is still mapped until then */
             pthread_barrier_wait(&d->end);
-            ry_test_state_free(&st);
+            ry_test_abandon(&st);
             return;
         }
     }
@@ -166,6 +166,16 @@ static void body(ry_ctx *ctx, void *arg)
     ry_ep_destroy(ep);
     pthread_barrier_wait(&d->end);
     ry_test_state_free(&st);
+}
+
+/* The others have closed their ends to the dead PE: it need not wait for answers. */
+static void forget_all(ry_ctx *ctx)
+{
+    pthread_rwlock_wrlock(&ctx->peers_lock);
+    for (uint32_t q = 0; q < ctx->mesh.n_pes; q++)
+        if (q != ctx->mesh.pe)
+            ry_agent_peer_lost(&ctx->mesh, q);
+    pthread_rwlock_unlock(&ctx->peers_lock);
 }
 
 static void *pe_main(void *arg)
@@ -178,8 +188,10 @@ static void *pe_main(void *arg)
 
     RY_CHECK(ry_ctx_create(&attr, &ctx) == RY_OK);
     t->body(ctx, t->arg);
-    if (t->pe == d->victim)
+    if (t->pe == d->victim) {
+        forget_all(ctx);
         ry_ctx_destroy(ctx);
+    }
     pthread_barrier_wait(&d->end);
     if (t->pe != d->victim) {
         ry_quiet(ctx);
@@ -227,8 +239,7 @@ static void lose(enum ry_ep_mode mode, uint32_t pes, uint32_t nodes, const char 
                                          .mode = mode,
                                          .idx_bytes = 4};
         d.shape.settings[0] = "HEAP_SIZE=16M";
-        d.shape.settings[1] = "TIMEOUT=500ms";
-        d.shape.settings[2] = p2p;
+        d.shape.settings[1] = p2p;
         run(&d);
     }
 }
