@@ -20,12 +20,13 @@ struct options {
 static const char usage[] =
     "usage: railyard sim [FLAG...]\n\n"
     "runs the product's protocol code in a simulated world: four PEs, their NICs, links and\n"
-    "agents in one thread, with virtual time and faults that follow from a seed. The same arguments give\n"
-    "the same output on every machine.\n\n"
+    "agents in one thread, with virtual time and faults that follow from a seed. The same\n"
+    "arguments give the same output on every machine.\n\n"
     "  --seed S       first seed (1)\n"
     "  --runs N       runs, one seed each (100)\n"
     "  --swarm        more faults a run, in random subsets\n"
-    "  --plan TEXT    one run of exactly this plan, as a failing run prints it\n"
+    "  --plan TEXT    exactly this plan, as a failing run prints it, once; with --runs under as\n"
+    "                 many schedules\n"
     "  --mutant NAME  with one clause of one rule broken\n"
     "  --mutants      every mutant (or that of --mutant) until it falls, at most --runs\n"
     "                 (10000) runs each\n"
@@ -172,6 +173,8 @@ static int campaign(const struct options *o)
             ry_sim_plan_make(&plan, o->seed + k, o->swarm);
         else if (!ry_sim_plan_parse(&plan, o->plan))
             return bad(o->plan, "is no plan of the simulator");
+        else
+            plan.sched += k;
         ry_sim_once(&world, &plan);
         ry_sim_totals_add(&t, &world);
     }
@@ -203,7 +206,7 @@ int main(int argc, char **argv)
         return rc;
     if (o.mutants)
         return ry_sim_mutants(o.runs_set ? o.runs : 10000, o.quick, ry_mutant);
-    if (o.plan)
+    if (o.plan && !o.runs_set)
         o.runs = 1;
     return campaign(&o);
 }

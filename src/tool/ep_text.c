@@ -117,7 +117,7 @@ void ep_print(const struct ry_run *run, const struct ep_job *job, const struct e
     if (t->masked > 0)
         printf("; %llu (token, expert) pairs masked with a lost PE", (unsigned long long)t->masked);
     if (t->lost_pes + t->replaced_pes > 0)
-        printf("\n%u PEs were lost, %u of them replaced", t->lost_pes + t->replaced_pes,
+        printf("\nlost PEs: %u, of them replaced: %u", t->lost_pes + t->replaced_pes,
                t->replaced_pes);
     printf("\n%s\n", t->ok ? "ok" : "failed");
 }

@@ -111,22 +111,34 @@ static int batch(struct perf_pe *p, uint64_t *i, uint64_t n, uint64_t size)
     return rc;
 }
 
-/* The same bytes moved by one thread's memcpy, in the same memory and the same order. */
-static double memcpy_gbps(struct perf_pe *p, uint64_t size, uint64_t iters)
+/* The same bytes moved by one thread's memcpy, in the same memory and the same order. It takes
+ * turns with the operation, so that what else the machine does slows both. */
+struct copying {
+    uint8_t *to;
+    const uint8_t *from;
+    double s, bytes;
+};
+
+static void copy_some(struct copying *c, uint64_t size, uint64_t i, uint64_t n)
 {
-    for (uint64_t at = 0; at < PERF_WINDOW; at += 4096)
-        p->landing[at] = 0;
-    double best_s = 0;
-    for (int round = 0; round < 3; round++) {
-        double t0 = ry_tool_now_s();
-        for (uint64_t i = 0; i < iters; i++) {
-            memcpy(p->landing + offset_of(i, size), p->window + offset_of(i, size), size);
-            __asm__ volatile("" ::: "memory");
-        }
-        double s = ry_tool_now_s() - t0;
-        best_s = round == 0 || s < best_s ? s : best_s;
+    double t0 = ry_tool_now_s();
+    for (uint64_t k = 0; k < n; k++) {
+        memcpy(c->to + offset_of(i + k, size), c->from + offset_of(i + k, size), size);
+        __asm__ volatile("" ::: "memory");
     }
-    return best_s > 0 ? (double)size * (double)iters / best_s * 1e-9 : 0;
+    c->s += ry_tool_now_s() - t0;
+    c->bytes += (double)size * (double)n;
+}
+
+/* Not onto what is checked: a get's landing is copied from. The first round makes the pages. */
+static void copy_begin(struct copying *c, struct perf_pe *p, uint64_t size)
+{
+    bool get = p->job->op == PERF_GET;
+    *c = (struct copying){.to = get ? p->window : p->landing, .from = get ? p->landing : p->window};
+    for (uint64_t at = 0; at < PERF_WINDOW; at += 4096)
+        c->to[at] = c->from[at];
+    copy_some(c, size, 0, PERF_OUTSTANDING);
+    c->s = c->bytes = 0;
 }
 
 static void rail_bytes(struct perf_pe *p, uint64_t *bytes)
@@ -137,6 +149,8 @@ static void rail_bytes(struct perf_pe *p, uint64_t *bytes)
             bytes[r] = p->job->op == PERF_GET ? rail.rx_bytes : rail.tx_bytes;
     }
 }
+
+enum { COPY_TURNS = 64 }; /* of memcpy in a row */
 
 static int by_value(const void *a, const void *b)
 {
@@ -190,14 +204,19 @@ static int measure(struct perf_pe *p, struct ry_perf_row *row, uint64_t *used)
     if (rc == RY_OK && p->job->both)
         rc = compare_failover(p, &i, row);
     rail_bytes(p, before);
-    double t0 = ry_tool_now_s(), s = 0, limit_s = (double)p->job->duration_ns * 1e-9;
-    uint64_t n = 0;
+    double s = 0, limit_s = (double)p->job->duration_ns * 1e-9;
+    uint64_t n = 0, turns = row->iters / PERF_OUTSTANDING / COPY_TURNS + 1, turn = 0;
+    struct copying copies;
+    copy_begin(&copies, p, row->bytes);
     while (rc == RY_OK && (p->job->duration_ns ? s < limit_s : n < row->iters)) {
+        if (p->job->duration_ns ? turn++ < 4 : turn++ % turns == 0)
+            copy_some(&copies, row->bytes, i, PERF_OUTSTANDING);
+        double t0 = ry_tool_now_s();
         uint64_t part = row->iters - n < PERF_OUTSTANDING ? row->iters - n : PERF_OUTSTANDING;
         part = p->job->duration_ns ? PERF_OUTSTANDING : part;
         rc = batch(p, &i, part, row->bytes);
         n += rc == RY_OK ? part : 0;
-        s = ry_tool_now_s() - t0;
+        s += ry_tool_now_s() - t0;
         ry_track_add(&p->report->track, p->ctx, ry_tool_now_s() - p->start_s);
         __atomic_store_n(&p->report->at, p->report->at + part, __ATOMIC_RELAXED);
     }
@@ -205,6 +224,7 @@ static int measure(struct perf_pe *p, struct ry_perf_row *row, uint64_t *used)
     row->iters = n;
     row->moved_bytes = n * row->bytes;
     row->gbps = s > 0 ? (double)row->moved_bytes / s * 1e-9 : 0;
+    row->memcpy_gbps = copies.s > 0 ? copies.bytes / copies.s * 1e-9 : 0;
     for (uint32_t r = 0; r < REPORT_RAILS; r++)
         row->rail_gbps[r] = s > 0 ? (double)(after[r] - before[r]) / s * 1e-9 : 0;
     perf_times(p, row);
@@ -221,8 +241,6 @@ static int row_put_get(struct perf_pe *p, struct ry_perf_row *row)
     bool lands = p->job->op == PERF_PUT ? p->target : p->active;
     if (sends || p->active)
         perf_fill(p->window, PERF_WINDOW, key);
-    if (p->active)
-        row->memcpy_gbps = memcpy_gbps(p, row->bytes, row->iters < 4096 ? row->iters : 4096);
     if (lands)
         memset(p->landing, 0, PERF_WINDOW);
     int rc = ry_barrier(p->ctx);

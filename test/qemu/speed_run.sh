@@ -11,10 +11,10 @@ figure() { # the value of a name in what railyard wrote
     tr ',{}[]' '\n' < /tmp/ours | sed -n "s/^ *\"$1\": *//p" | head -n 1
 }
 ours() { # one|two SIZE ITERS: GB/s
-    if [ "$1" = one ]; then ONE_RAIL=1; else ONE_RAIL=; fi
+    if [ "$1" = one ]; then ONE_RAIL=1 channels=1; else ONE_RAIL='' channels=2; fi
     export ONE_RAIL
     railyard run --quiet -n 2 --nodes 2 on_node.sh railyard perf put --size "$2" --iters "$3" \
-        --warmup 8 --nic verbs --json /tmp/ours > /dev/null 2> /tmp/err
+        --channels "$channels" --warmup 8 --nic verbs --json /tmp/ours > /dev/null 2> /tmp/err
     figure gbps
 }
 ours_lat() {

@@ -66,6 +66,13 @@ for mode in ll ht; do
     done
 done
 
+for mode in ll ht; do
+    run "$mode, a killed PE is replaced" 0 "$R" ep "${small[@]}" --duration 4s --mode $mode \
+        --fault 'kill@iter20:pe2:return=300ms' --json - &&
+        json ep "$work/out" 'j["ok"] and j["lost"] == j["duplicated"] == j["corrupted"] == 0' \
+            'j["masked"] > 0 and j["replaced_pes"] == 1 and j["lost_pes"] == 0'
+done
+
 # a job that is started by railyard run: PE 0 prints what all did
 run "under a launcher" 0 "$R" run -n 3 "$R" ep --tokens 8 --hidden 64 --experts 6 --topk 2 \
     --iters 6 --json "$work/run.json" && json ep "$work/run.json" "$good" "$rows" 'j["pes"] == 3'

@@ -11,8 +11,10 @@
 #include "nic/verbs/verbs_int.h"
 
 enum {
-    SPIN_NS = 1000000, /* after the last work a waiter only yields for this long */
-    NAP_NS = 50000,    /* then it naps: a peer's write wakes nobody */
+    SPIN_NS = 1000000,  /* after the last work a waiter only yields for this long */
+    NAP_NS_MIN = 50000, /* then it naps: a peer's write wakes nobody */
+    NAP_NS_MAX = 1000000,
+    NAP_SHARE = 16, /* a nap is at most this share of the time that it has waited */
 };
 
 uint64_t ry_verbs_now(void)
@@ -134,24 +136,38 @@ void ry_verbs_wake(struct ry_nic *nic)
         return; /* its counter is full, so a waiter is being woken already */
 }
 
+/* How long this NIC's threads have had nothing to do: since the last work, or since a wait began,
+ * which is when nobody had waited for a while. */
+static uint64_t idle_age(struct ry_verbs_nic *n, uint64_t now)
+{
+    uint64_t last = __atomic_exchange_n(&n->idle_last_ns, now, __ATOMIC_RELAXED);
+    uint64_t since = __atomic_load_n(&n->busy_ns, __ATOMIC_RELAXED);
+
+    if (now > last + 2 * NAP_NS_MAX)
+        __atomic_store_n(&n->idle_since_ns, now, __ATOMIC_RELAXED);
+    since = ry_max64(since, __atomic_load_n(&n->idle_since_ns, __ATOMIC_RELAXED));
+    return now > since ? now - since : 0;
+}
+
 /* Nothing tells a host that a peer has written into its memory, so a waiter looks again soon. Right
- * after work it only gives way to others, because an answer is probably near. */
+ * after work it only gives way to others, because an answer is probably near; the longer it waits,
+ * the longer it naps. */
 void ry_verbs_idle(struct ry_nic *nic, uint64_t until_ns)
 {
     struct ry_verbs_nic *n = ry_verbs_of(nic);
-    uint64_t now = ry_verbs_now(), nap;
+    uint64_t now = ry_verbs_now(), age = idle_age(n, now), nap;
     struct pollfd p = {.fd = n->wake_fd, .events = POLLIN};
     struct timespec t = {0};
     eventfd_t ignored;
 
     if (until_ns <= now)
         return;
-    if (now - __atomic_load_n(&n->busy_ns, __ATOMIC_RELAXED) < SPIN_NS) {
+    if (age < SPIN_NS) {
         sched_yield();
         return;
     }
-    nap = ry_min64(until_ns - now, NAP_NS);
-    t.tv_nsec = (long)nap;
+    nap = ry_min64(ry_max64(age / NAP_SHARE, NAP_NS_MIN), NAP_NS_MAX);
+    t.tv_nsec = (long)ry_min64(until_ns - now, nap);
     if (ppoll(&p, 1, &t, NULL) == 1)
         (void)eventfd_read(n->wake_fd, &ignored);
 }

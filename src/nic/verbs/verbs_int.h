@@ -93,6 +93,7 @@ struct ry_verbs_nic {
     struct ry_verbs_rail rails[RY_RAILS_MAX];
     uint32_t rails_len;
     int epoll_fd, wake_fd;
+    uint64_t idle_last_ns, idle_since_ns; /* atomic: last call of idle; when this wait began */
     uint64_t busy_ns; /* atomic: last time at which something was posted or completed */
     uint64_t random;
     char reason[RY_VERBS_REASON_BYTES];
