@@ -5,8 +5,8 @@
  * usage: bench_gpu_ep [REPLAYS] */
 #include <string.h>
 
-#include "gemm.h"
 #include "cuda/yard.h"
+#include "gemm.h"
 
 enum { ROUNDS = 16, PES = 2 };
 

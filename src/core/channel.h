@@ -16,7 +16,7 @@ enum { RY_POST_NO_PROOF = 1 }; /* an answer will release it: no proof read at ea
 /* Raise a sequence word; sequences wrap, so that this is not ry_raise64. */
 RY_FN void ry_seq_raise(uint64_t *p, uint64_t seq)
 {
-    uint64_t old = ry_ld_acq64(p), found;
+    uint64_t old = ry_ld_acq64_pe(p), found;
 
     while (ry_seq_diff(seq, old) > 0 && !ry_cas64(p, old, seq, &found))
         old = found;
@@ -60,7 +60,7 @@ RY_FN uint32_t ry_channel_proof_due(const struct ry_channel *ch, uint32_t n, uin
     if ((flags & RY_POST_NO_PROOF) &&
         ry_seq_diff(end, ry_ld_acq64(&ch->released)) <= (int64_t)(ch->depth / 2))
         return 0;
-    return ry_seq_diff(end, ry_ld_acq64(&ch->probe_next)) >= 0;
+    return ry_seq_diff(end, ry_ld_acq64_pe(&ch->probe_next)) >= 0;
 }
 
 /* Post one message of n requests; the last one is its end and always signalled. 0, and *end is the

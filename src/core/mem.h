@@ -113,6 +113,45 @@ RY_FN uint64_t ry_or64(uint64_t *p, uint64_t bits)
 #endif
 }
 
+/* The same three for words that only the initiators and movers of one PE share, all of them on one
+ * GPU: on the GPU the scope is the GPU's, which costs a third. An order made of these and of the
+ * ones above holds for whoever is behind the last. The take does not release: what its thread wrote
+ * before is published by a later store. */
+RY_FN uint64_t ry_ld_acq64_pe(const uint64_t *p)
+{
+#if RY_ON_GPU
+    uint64_t v;
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return v;
+#else
+    return ry_ld_acq64(p);
+#endif
+}
+
+RY_FN void ry_st_rel64_pe(uint64_t *p, uint64_t v)
+{
+#if RY_ON_GPU
+    asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+#else
+    ry_st_rel64(p, v);
+#endif
+}
+
+RY_FN bool ry_take64_pe(uint64_t *p, uint64_t expect, uint64_t want, uint64_t *found)
+{
+#if RY_ON_GPU
+    uint64_t old;
+    asm volatile("atom.acquire.gpu.global.cas.b64 %0, [%1], %2, %3;"
+                 : "=l"(old)
+                 : "l"(p), "l"(expect), "l"(want)
+                 : "memory");
+    *found = old;
+    return old == expect;
+#else
+    return ry_cas64(p, expect, want, found);
+#endif
+}
+
 /* Raise *p to at least v; the former value is returned. */
 RY_FN uint64_t ry_raise64(uint64_t *p, uint64_t v)
 {

@@ -39,8 +39,8 @@ RY_FN int ry_move_await(struct ry_ring *r, uint64_t seq, uint64_t until, const s
     }
 }
 
-/* Planned: read once through the path that is left. *end grows by the read, unless the log ends with
- * one already: a planned move that fails time and again must not make the log longer than the ring.
+/* Planned: read once through the path that is left. *end grows by the read, unless the log ends
+ * with one already: a planned move that fails again and again must not outgrow the ring.
  * 0: all before it is visible; else the path is to be left as a failed one. */
 RY_FN int ry_move_read_through(struct ry_channel *ch, uint32_t slot, const struct ry_env *env,
                                uint64_t *end)

@@ -49,14 +49,14 @@ RY_FN void ry_kick(const struct ry_env *env, struct ry_ring *ring, uint32_t prod
 /* --- verbs: each names the two observers it orders --- */
 
 /* Mover to initiators: a ring opened by the mover is seen whole. */
-RY_FN uint64_t ry_observe_state(const struct ry_channel *ch) { return ry_ld_acq64(&ch->state); }
+RY_FN uint64_t ry_observe_state(const struct ry_channel *ch) { return ry_ld_acq64_pe(&ch->state); }
 /* Initiator to initiators: reservations. */
-RY_FN uint64_t ry_observe_resv(const struct ry_ring *r) { return ry_ld_acq64(&r->resv_head); }
+RY_FN uint64_t ry_observe_resv(const struct ry_ring *r) { return ry_ld_acq64_pe(&r->resv_head); }
 /* Initiator to doorbell writer: WQE blocks before `ready` are written. */
-RY_FN uint64_t ry_observe_ready(const struct ry_ring *r) { return ry_ld_acq64(&r->ready_head); }
-RY_FN void ry_publish_ready(struct ry_ring *r, uint64_t v) { ry_st_rel64(&r->ready_head, v); }
+RY_FN uint64_t ry_observe_ready(const struct ry_ring *r) { return ry_ld_acq64_pe(&r->ready_head); }
+RY_FN void ry_publish_ready(struct ry_ring *r, uint64_t v) { ry_st_rel64_pe(&r->ready_head, v); }
 /* Waiter to waiters: completions that were seen. */
-RY_FN uint64_t ry_observe_cons(const struct ry_ring *r) { return ry_ld_acq64(&r->cons); }
+RY_FN uint64_t ry_observe_cons(const struct ry_ring *r) { return ry_ld_acq64_pe(&r->cons); }
 /* Initiator to NIC: the doorbell record may be read once the doorbell word is; the NIC then sees
  * every WQE block before it. */
 RY_FN void ry_publish_dbr(uint32_t *dbr, uint32_t prod_idx)
@@ -86,7 +86,7 @@ struct ry_grant {
 /* Room for n more blocks behind seq, `released` being what the log may forget (rule 15). */
 RY_FN bool ry_queue_room(const struct ry_channel *ch, uint64_t seq, uint32_t n)
 {
-    int64_t used = ry_seq_diff(ry_seq_add(seq, n), ry_ld_acq64(&ch->released));
+    int64_t used = ry_seq_diff(ry_seq_add(seq, n), ry_ld_acq64_pe(&ch->released));
 
     if (RY_MUT(RY_MUT_ROOM_BY_COMPLETION))
         used = ry_seq_diff(ry_seq_add(seq, n),
@@ -113,8 +113,8 @@ RY_FN int ry_queue_reserve(struct ry_channel *ch, uint32_t n, struct ry_grant *g
             return RY_ERR_AGAIN;
         if (RY_UNLIKELY(!ry_queue_room(ch, seq, n)) && !RY_MUT(RY_MUT_RESERVE_BEFORE_ROOM))
             return RY_ERR_BUSY;
-        if (RY_LIKELY(ry_cas64(&r->resv_head, v, ry_pack(ry_packed_move(v), ry_seq_add(seq, n)),
-                               &found))) {
+        if (RY_LIKELY(ry_take64_pe(&r->resv_head, v, ry_pack(ry_packed_move(v), ry_seq_add(seq, n)),
+                                   &found))) {
             g->ring = r;
             g->slot = ry_state_active(st);
             g->move = ry_packed_move(v);
@@ -188,7 +188,7 @@ RY_FN bool ry_queue_lock(struct ry_ring *r, const struct ry_env *env)
 {
     uint64_t found, until = 0;
 
-    while (!ry_cas64(&r->lock, 0, 1, &found)) {
+    while (!ry_take64_pe(&r->lock, 0, 1, &found)) {
         uint64_t now = ry_now(env);
 
         if (!until)
@@ -201,7 +201,7 @@ RY_FN bool ry_queue_lock(struct ry_ring *r, const struct ry_env *env)
 }
 
 /* Lock holder to the next: prod, the doorbell record and word are written. */
-RY_FN void ry_queue_unlock(struct ry_ring *r) { ry_st_rel64(&r->lock, 0); }
+RY_FN void ry_queue_unlock(struct ry_ring *r) { ry_st_rel64_pe(&r->lock, 0); }
 
 /* Doorbell for everything up to `ready`, written by whoever owns it now. */
 RY_FN void ry_queue_bell(struct ry_ring *r, uint64_t ready, const struct ry_env *env)
@@ -222,12 +222,12 @@ RY_FN int ry_queue_ring_direct(struct ry_ring *r, uint32_t move, const struct ry
 
     if (!ry_queue_lock(r, env))
         return RY_ERR_STALLED;
-    prod = ry_ld_acq64(&r->prod);
+    prod = ry_ld_acq64_pe(&r->prod);
     ready = ry_observe_ready(r);
     if ((!ry_packed_closed(prod) && ry_packed_move(prod) == move) ||
         RY_MUT(RY_MUT_RING_UNCHECKED)) {
         if (ry_seq_diff(ry_packed_seq(ready), ry_packed_seq(prod)) > 0) {
-            ry_st_rel64(&r->prod, ry_pack(move, ry_packed_seq(ready)));
+            ry_st_rel64_pe(&r->prod, ry_pack(move, ry_packed_seq(ready)));
             ry_queue_bell(r, ry_packed_seq(ready), env);
         }
     }

@@ -8,13 +8,11 @@
 #include "cuda/codec.h"
 #include "cuda/wait.h"
 
-#define RY_LL_SHARED_MAX (216u << 10)
-#ifndef RY_LL_SENDERS_MAX
-#define RY_LL_SENDERS_MAX 3u
-#endif
-#define RY_LL_ADDERS  (20u - RY_LL_SENDERS_MAX)
-#define RY_LL_PART    64u /* units of 16 bytes that a warp adds at once */
-#define RY_LL_BUFFERS 2u  /* rows of a sending warp that are on their way */
+#define RY_LL_SHARED_MAX  (216u << 10)
+#define RY_LL_SENDERS_MAX 5u
+#define RY_LL_ADDERS      15u
+#define RY_LL_PART        64u /* units of 16 bytes that a warp adds at once */
+#define RY_LL_BUFFERS     2u  /* rows of a sending warp that are on their way */
 
 /* Entry i of the list (token, source, k), and the word that says where its row stands here; 0:
  * there is none, or it is to be read in place. */

@@ -75,13 +75,11 @@ static __device__ void ry_ll_wait(const struct ry_gpu_ll *a, uint64_t last)
     ry_wait_ends(&a->c, (const uint64_t *)(a->c.peer[a->c.pe] + a->end_flags_at), last);
 }
 
-/* The same for a block that has no token. */
+/* The same for a block that has had no token; a barrier for all. */
 static __device__ void ry_ll_free(const struct ry_gpu_ll *a, uint64_t last)
 {
-    if (!last)
-        return;
     ry_ll_wait(a, last);
-    __syncthreads(); /* the flags' observers, to all who write */
+    __syncthreads(); /* the flags' observers, to all who write; all have read `last` */
 }
 
 static __device__ void ry_ll_aim_all(const struct ry_gpu_ll *a, uint32_t token, uint8_t **dest)
@@ -130,21 +128,22 @@ static __device__ void ry_ll_send_fp8(const struct ry_gpu_ll *a, uint32_t token,
     }
     ry_ll_aim_all(a, token, dest);
     ry_ll_wait(a, last);
-    for (; i < padded; i += blockDim.x) {
-        uint4 codes = ry_ll_encode(a, v0, v1, i, scales);
+    uint4 codes = ry_ll_encode(a, v0, v1, i, scales);
 
-        if (i == threadIdx.x)
-            __syncthreads(); /* the warps that aimed and waited, to all that store */
+    __syncthreads(); /* the warps that aimed and waited, to all that store */
+    for (;;) {
         for (uint32_t k = 0; k < a->c.topk && i < items; k++)
             if (dest[k])
                 ry_store16(dest[k] + i * 16, codes);
-        if (i + blockDim.x < items) {
-            v0 = ry_load16_const(x + (i + blockDim.x) * 32);
-            v1 = ry_load16_const(x + (i + blockDim.x) * 32 + 16);
+        i += blockDim.x;
+        if (i >= padded)
+            break;
+        if (i < items) {
+            v0 = ry_load16_const(x + i * 32);
+            v1 = ry_load16_const(x + i * 32 + 16);
         }
+        codes = ry_ll_encode(a, v0, v1, i, scales);
     }
-    if (threadIdx.x >= padded)
-        __syncthreads(); /* threads without an item meet the others at the same barrier */
 }
 
 static __device__ void ry_ll_send_bf16(const struct ry_gpu_ll *a, uint32_t token, uint64_t last,

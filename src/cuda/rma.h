@@ -96,10 +96,7 @@ RY_DEV int ry_world_post(const struct ry_gpu_world *w, uint32_t pe, uint32_t c,
         if (rc == RY_ERR_AGAIN && (turn & 63u) == 63u && ry_global_ns() >= until)
             rc = RY_ERR_TIMEOUT;
     }
-    if (rc)
-        return ry_world_fail(w, rc, pe, c);
-    ry_seq_raise(&w->posted[pe * w->channels + c], end);
-    return RY_OK;
+    return rc ? ry_world_fail(w, rc, pe, c) : RY_OK;
 }
 
 RY_DEV struct ry_req ry_put_req(uint64_t to, const void *from, uint32_t bytes)
@@ -230,16 +227,21 @@ RY_DEV int ry_dev_signal_wait(const struct ry_gpu_world *w, const struct ry_sect
 RY_DEV int ry_world_quiet(const struct ry_gpu_world *w, uint32_t pe, uint32_t c)
 {
     struct ry_channel *ch = ry_world_channel(w, pe, c);
-    uint64_t until = ry_global_ns() + w->timeout_ns, acked = 0, end = 0;
-    uint64_t want = ry_ld_acq64(&w->posted[pe * w->channels + c]);
-    bool asked = false;
+    uint64_t until = ry_global_ns() + w->timeout_ns, acked = 0, end = 0, want = 0;
+    bool known = false, asked = false;
     int rc = RY_OK;
 
     for (uint32_t turn = 0; rc == RY_OK; turn++) {
-        if (ry_channel_reusable(ch, ry_seq_add(want, RY_SEQ_MASK), want))
+        uint64_t st = ry_observe_state(ch);
+
+        if (!known && ry_state_of(st) == RY_CH_GOOD) {
+            want = ry_packed_seq(ry_observe_ready(&ch->ring[ry_state_active(st)]));
+            known = true;
+        }
+        if (known && ry_channel_reusable(ch, ry_seq_add(want, RY_SEQ_MASK), want))
             return RY_OK;
         rc = ry_world_turn(w, ch, turn, &acked);
-        if (rc == RY_OK && !asked) {
+        if (rc == RY_OK && known && !asked) {
             rc = ry_channel_post_proof(ch, &w->env, &end);
             asked = rc == RY_OK;
             rc = rc == RY_ERR_AGAIN || rc == RY_ERR_BUSY ? RY_OK : rc;

@@ -11,7 +11,6 @@ struct ry_gpu_world {
     uint8_t *heap;
     uint8_t *direct[RY_GPU_PES_MAX]; /* peers' heaps where mapped, else 0 */
     uint64_t raddr[RY_GPU_PES_MAX];  /* heaps as the peers' registrations name them */
-    uint64_t *posted;                /* [pes][channels]: sequence behind the newest message */
     uint64_t *totals;                /* amo: [counters][pes] running sums, device memory */
     struct ry_gpu_status *status;
     struct ry_env env;

@@ -20,8 +20,8 @@ struct options {
 static const char usage[] =
     "usage: railyard sim [FLAG...]\n\n"
     "runs the product's protocol code in a simulated world: four PEs, their NICs, links and\n"
-    "agents in one thread, with virtual time and faults that follow from a seed. The same arguments give\n"
-    "the same output on every machine.\n\n"
+    "agents in one thread, with virtual time and faults that follow from a seed. The same\n"
+    "arguments give the same output on every machine.\n\n"
     "  --seed S       first seed (1)\n"
     "  --runs N       runs, one seed each (100)\n"
     "  --swarm        more faults a run, in random subsets\n"

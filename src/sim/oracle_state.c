@@ -61,8 +61,8 @@ void ry_oracle_agree(void)
     }
 }
 
-/* Where nothing goes wrong, nothing moves but home. A proxy that sleeps for longer than a path may be
- * silent is something that goes wrong. */
+/* Where nothing goes wrong, nothing moves but home. A proxy that sleeps for longer than a path may
+ * be silent is something that goes wrong. */
 void ry_oracle_needless(uint64_t failed)
 {
     const struct ry_sim_plan *p = &ry_sim->plan;

@@ -30,8 +30,8 @@ static bool alive(struct ry_sim_pe *pe, int rc, const char *what)
     if (ry_oracle_may_fail(pe->boot.pe, rc))
         pe->rc = rc;
     else
-        ry_sim_violate("reach: pe %u: %s failed though every peer is reachable: %s (%s)", pe->boot.pe,
-                       what, ry_status_name(rc), ry_last_error());
+        ry_sim_violate("reach: pe %u: %s failed though every peer is reachable: %s (%s)",
+                       pe->boot.pe, what, ry_status_name(rc), ry_last_error());
     return false;
 }
 
@@ -176,7 +176,8 @@ static bool one_op(struct ry_sim_pe *pe, uint64_t *rng)
     case 3:
     case 4:
     case 5:
-        return put_plain(pe, to) && (m->plain_slot[to] % (ry_sim->plan.slots / 2) != 0 || quiet(pe));
+        return put_plain(pe, to) &&
+               (m->plain_slot[to] % (ry_sim->plan.slots / 2) != 0 || quiet(pe));
     default:
         if (m->stream[0][to].sent - m->stream[0][to].quiet >= ry_sim->plan.slots - 1 && !quiet(pe))
             return false;
@@ -195,8 +196,7 @@ static bool prepare(struct ry_sim_pe *pe)
     memset(area, 0, sizeof(*m->area));
     fill(&m->area->fixed, 0xf00d00 | pe->boot.pe);
     m->ready = true;
-    return alive(pe, ry_barrier(pe->ctx), "barrier") &&
-           (!ry_sim->plan.ep || ry_sim_ep_make(pe));
+    return alive(pe, ry_barrier(pe->ctx), "barrier") && (!ry_sim->plan.ep || ry_sim_ep_make(pe));
 }
 
 static void end(struct ry_sim_pe *pe)

@@ -156,8 +156,9 @@ static __global__ void adds_kernel(const __grid_constant__ struct ry_gpu_world w
 void soak_exchange(const struct ry_gpu_world *w, uint8_t *heap, uint32_t peer, uint32_t from,
                    uint32_t rounds, uint32_t warps, struct soak_result *r, cudaStream_t s)
 {
-    exchange_kernel < <<(warps + 3) / 4, warps<4 ? warps * 32 : 128, 0, s>>>(*w, heap, peer, from,
-                                                                             rounds, r);
+    uint32_t blocks = (warps + 3) / 4, threads = warps < 4 ? warps * 32 : 128;
+
+    exchange_kernel<<<blocks, threads, 0, s>>>(*w, heap, peer, from, rounds, r);
 }
 
 void soak_leave(const struct ry_gpu_world *w, uint8_t *heap, uint32_t peer, uint64_t seed,

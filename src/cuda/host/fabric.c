@@ -26,7 +26,6 @@ static uint64_t pe_lay(struct ry_gpu_fabric *f, struct ry_fabric_pe *p, uint8_t 
     uint64_t at = 0;
 
     p->ch_device = take(base, &at, n * sizeof(*p->ch_device));
-    p->posted = take(base, &at, n * 8ull);
     p->totals = take(base, &at, 64ull * f->attr.pes * 16);
     p->qp_device = take(base, &at, RY_GNIC_QPS_MAX * sizeof(*p->qp_device));
     p->port_device = take(base, &at, f->attr.ports * sizeof(*p->port_device));
@@ -107,7 +106,6 @@ static void world_fill(struct ry_gpu_fabric *f, uint32_t pe)
         w->raddr[q] = (uint64_t)f->pe[q].heap;
         w->direct[q] = f->attr.direct || q == pe ? f->pe[q].heap : NULL;
     }
-    w->posted = p->posted;
     w->totals = p->totals;
     w->status = &p->pinned->status;
     w->env.ready_ns_max = 100000000;

@@ -36,7 +36,7 @@ struct ry_fabric_pe {
     void *memory;
     uint8_t *heap;
     struct ry_channel *ch_device, *ch_host;
-    uint64_t *posted, *totals, *down, *stop;
+    uint64_t *totals, *down, *stop;
     struct ry_gnic_qp *qp_device;
     struct ry_gnic_port *port_device;
     struct ry_gnic_engine *engines;
