@@ -16,10 +16,9 @@ struct mutant {
     const char *id, *rule, *what;
 };
 
-static const struct mutant mutants[] = {
-    {"NONE", "", ""},
+static const struct mutant mutants[] = {{"NONE", "", ""},
 #define RY_MUTANT_ROW(name, rule, what) {#name, rule, what},
-    RY_MUTANTS(RY_MUTANT_ROW)
+                                        RY_MUTANTS(RY_MUTANT_ROW)
 #undef RY_MUTANT_ROW
 };
 

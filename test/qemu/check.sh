@@ -33,7 +33,7 @@ mkdir -p "$result"
 step() { # seconds, what, command: runs it, says how it went, remembers a failure
     local limit=$1 what=$2 began=$SECONDS one=0
     shift 2
-    timeout -k 10 "$limit" "$@" > "$result/log" 2>&1 || one=$?
+    setpriv --pdeathsig TERM timeout -k 10 "$limit" "$@" > "$result/log" 2>&1 || one=$?
     if [ $one = 0 ]; then
         echo "passed $what ($((SECONDS - began)) s)"
     else
