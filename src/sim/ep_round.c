@@ -23,10 +23,7 @@ struct round {
     ry_ref *ref;
 };
 
-static enum ry_ep_mode mode(void)
-{
-    return ry_sim->plan.seed & 16 ? RY_EP_HT : RY_EP_LL;
-}
+static enum ry_ep_mode mode(void) { return ry_sim->plan.seed & 16 ? RY_EP_HT : RY_EP_LL; }
 
 static ry_ep_attr attr_of(void)
 {

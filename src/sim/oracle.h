@@ -41,9 +41,9 @@ struct ry_sim_model {
     uint64_t plain_stamp[RY_SIM_PES][RY_SIM_SLOTS];
     uint32_t fetched[RY_SIM_COUNTERS];              /* adds that were run here */
     uint8_t taken[RY_SIM_COUNTERS][RY_SIM_FETCHED]; /* old values handed out */
-    uint64_t plain_seen[RY_SIM_PES][RY_SIM_SLOTS]; /* greatest stamp seen here */
+    uint64_t plain_seen[RY_SIM_PES][RY_SIM_SLOTS];  /* greatest stamp seen here */
     bool got_away; /* the last get is over: nothing writes there any more */
-    void *ep; /* struct ry_ep, when the plan has rounds of it */
+    void *ep;      /* struct ry_ep, when the plan has rounds of it */
     uint64_t ep_rounds;
 };
 

@@ -27,8 +27,7 @@ static void look_at(uint32_t pe, uint32_t from, uint32_t s)
      * brought further: it is back for as long as the replay takes. What quiet proved stays. */
     if (v < f->stream[s][pe].quiet) {
         ry_sim_violate("signal: the value of pe %u at pe %u went back to %llu, and %llu was proven",
-                       from, pe, (unsigned long long)v,
-                       (unsigned long long)f->stream[s][pe].quiet);
+                       from, pe, (unsigned long long)v, (unsigned long long)f->stream[s][pe].quiet);
         return;
     }
     m->seen[s][from] = v;
@@ -61,8 +60,7 @@ static void look_at_plain(uint32_t pe, uint32_t from)
             continue;
         if (stamp < m->plain_seen[from][i] || !whole(c, stamp)) {
             ry_sim_violate("ghost: slot %u of pe %u at pe %u holds %llx after %llx", i, from, pe,
-                           (unsigned long long)stamp,
-                           (unsigned long long)m->plain_seen[from][i]);
+                           (unsigned long long)stamp, (unsigned long long)m->plain_seen[from][i]);
             return;
         }
         m->plain_seen[from][i] = stamp;

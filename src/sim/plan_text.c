@@ -8,12 +8,12 @@
 #include "sim/campaign.h"
 
 static const char *const kinds[] = {
-    [RY_FAULT_PORT_DOWN] = "port-down",   [RY_FAULT_PORT_UP] = "port-up",
-    [RY_FAULT_STALL] = "stall",           [RY_FAULT_DROP] = "drop",
-    [RY_FAULT_ACK_DROP] = "ack-drop",     [RY_FAULT_DELAY] = "delay",
-    [RY_FAULT_GHOST] = "ghost",           [RY_FAULT_CQE_ERROR] = "cqe-error",
-    [RY_FAULT_QP_ERROR] = "qp-error",     [RY_FAULT_NIC_DOWN] = "nic-down",
-    [RY_FAULT_SLOW] = "slow",             [RY_FAULT_GID_CHANGE] = "gid-change",
+    [RY_FAULT_PORT_DOWN] = "port-down", [RY_FAULT_PORT_UP] = "port-up",
+    [RY_FAULT_STALL] = "stall",         [RY_FAULT_DROP] = "drop",
+    [RY_FAULT_ACK_DROP] = "ack-drop",   [RY_FAULT_DELAY] = "delay",
+    [RY_FAULT_GHOST] = "ghost",         [RY_FAULT_CQE_ERROR] = "cqe-error",
+    [RY_FAULT_QP_ERROR] = "qp-error",   [RY_FAULT_NIC_DOWN] = "nic-down",
+    [RY_FAULT_SLOW] = "slow",           [RY_FAULT_GID_CHANGE] = "gid-change",
     [RY_FAULT_CLEAR] = "clear",
 };
 

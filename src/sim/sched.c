@@ -7,8 +7,8 @@
 #include "sim/oracle.h"
 
 enum {
-    STEP_NS = 40,     /* a task that yields at a shared access goes on about this much later */
-    RELAX_NS = 150,   /* first sleep of a wait */
+    STEP_NS = 40,   /* a task that yields at a shared access goes on about this much later */
+    RELAX_NS = 150, /* first sleep of a wait */
     RELAX_DOUBLINGS = 7,
     STEPS_MAX = 2000000, /* a run has some 12,000: more is a loop that goes nowhere */
 };
@@ -207,4 +207,3 @@ void ry_sim_run_world(struct ry_sim_world *w, uint64_t limit_ns)
             step(w, t);
     }
 }
-

@@ -118,10 +118,14 @@ static bool drop_flags(struct shrink *s)
 static bool drop_chaos(struct shrink *s)
 {
     uint32_t *const fields[] = {
-        &s->best.chaos.visible_delay_ns_max, &s->best.chaos.exec_delay_ns_max,
-        &s->best.chaos.ack_delay_ns_max,     &s->best.chaos.reorder_p,
-        &s->best.chaos.lost_cqe_p,           &s->best.ctl_loss_p,
-        &s->best.stall_p,                    &s->best.point_p,
+        &s->best.chaos.visible_delay_ns_max,
+        &s->best.chaos.exec_delay_ns_max,
+        &s->best.chaos.ack_delay_ns_max,
+        &s->best.chaos.reorder_p,
+        &s->best.chaos.lost_cqe_p,
+        &s->best.ctl_loss_p,
+        &s->best.stall_p,
+        &s->best.point_p,
     };
     bool any = false;
 

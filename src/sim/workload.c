@@ -196,8 +196,7 @@ static bool prepare(struct ry_sim_pe *pe)
     memset(area, 0, sizeof(*m->area));
     fill(&m->area->fixed, 0xf00d00 | pe->boot.pe);
     m->ready = true;
-    return alive(pe, ry_barrier(pe->ctx), "barrier") &&
-           (!ry_sim->plan.ep || ry_sim_ep_make(pe));
+    return alive(pe, ry_barrier(pe->ctx), "barrier") && (!ry_sim->plan.ep || ry_sim_ep_make(pe));
 }
 
 static void end(struct ry_sim_pe *pe)

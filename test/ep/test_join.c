@@ -84,6 +84,21 @@ static void finish(ry_ctx *ctx, struct ry_test_state *st)
     ry_ctx_destroy(ctx);
 }
 
+/* Until the loss is known here and nothing of the dead PE can land any more. */
+static void await_closed(struct job *j, ry_ctx *ctx)
+{
+    bool closed = false;
+
+    for (int i = 0; i < TRIES && !closed; i++) {
+        nap_ms(1);
+        pthread_rwlock_wrlock(&ctx->peers_lock);
+        closed = ry_peer_state(&ctx->mesh.peers[j->victim]) == RY_PEER_GONE &&
+                 ry_agent_peer_closed(&ctx->mesh, j->victim);
+        pthread_rwlock_unlock(&ctx->peers_lock);
+    }
+    RY_CHECK(closed);
+}
+
 struct thread {
     struct job *job;
     uint32_t pe;
@@ -107,6 +122,8 @@ static void *first_life(void *arg)
         ry_test_abandon(&st);
         return NULL;
     }
+    await_closed(j, ctx);
+    pthread_barrier_wait(&j->lost); /* only now may its memory go */
     pthread_barrier_wait(&j->lost);
     while (whole < BEHIND && tries++ < TRIES) {
         bool all = iteration(j, &st);
@@ -160,7 +177,7 @@ static void run(enum ry_ep_mode mode, uint32_t pes, uint32_t nodes, uint32_t vic
     }
     pthread_join(thread[victim], NULL);
     ry_hub_kill(j.hub, victim);
-    nap_ms(50);
+    pthread_barrier_wait(&j.lost);
     ry_ctx_destroy(j.left_behind);
     pthread_barrier_wait(&j.lost);
     nap_ms(20); /* some iterations without it */

@@ -36,6 +36,7 @@ run "no such PE" 2 "$R" drain --job "$job" pe7/rail0
 wait "$job_pid" || failed "the job ended with $?"
 cat "$work/ep.err"
 json ep "$work/ep.json" 'j["ok"] and j["lost"] == j["duplicated"] == j["corrupted"] == 0' \
-    'j["masked"] > 0' '[(f["kind"], f["pe"], f["rail"]) for f in j["faults"]] == [("port-down", 2, 0)]' \
+    'j["masked"] > 0' \
+    '[(f["kind"], f["pe"], f["rail"]) for f in j["faults"]] == [("port-down", 2, 0)]' \
     'j["faults"][0]["detect_us"] >= 0'
 done_testing
