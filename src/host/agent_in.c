@@ -67,6 +67,10 @@ static void fence_poll(struct ry_mesh *m, struct ry_peer *p, uint32_t i, uint64_
         in->since_ns = now_ns;
         if (m->nic->ops->rail_cut(m->nic, in->rail) == RY_OK) {
             m->rails_cut |= 1ull << in->rail;
+            /* what other lives of this rail had acknowledged may be lost with it: as after a port
+             * that went down and came back, their initiators must not rest on it */
+            m->rail_downs[in->rail]++;
+            m->rails_news++;
             rc = 1;
         }
     }

@@ -41,7 +41,7 @@ static void make_fault(struct ry_sim_plan *p, struct ry_sim_fault *f, uint64_t *
 static void make_chaos(struct ry_sim_plan *p, uint64_t *r)
 {
     if (below(r, 2))
-        p->chaos.visible_delay_ns_max = (uint32_t)below(r, below(r, 4) == 0 ? 60 * US : 8 * US);
+        p->chaos.visible_delay_ns_max = (uint32_t)below(r, below(r, 4) == 0 ? 400 * US : 8 * US);
     if (below(r, 3) == 0)
         p->chaos.exec_delay_ns_max = (uint32_t)below(r, 3 * US);
     if (below(r, 2))

@@ -218,6 +218,36 @@ static bool s30_completion_of_nothing(void)
     return yard_acked(&y) == 0;
 }
 
+/* W sees that a read was answered and sleeps across two moves, into the slot's next life. */
+static void two_moves(struct yard *at)
+{
+    if (yard_fail(at) != RY_OK)
+        return;
+    at->host[0].fenced_epoch = 1;
+    at->host[0].port_up = 1;
+    at->host[0].qpn = 0x777;
+    ry_publish_cqe(&at->cqe[0], ry_cqe_encode(0, 0, RY_CQE_INVALID, 1));
+    at->host[0].armed_epoch = 2;
+    yard_fail(at);
+}
+static bool s29_late_proof(void)
+{
+    for (uint32_t n = 1; n < 30; n++) {
+        uint64_t end, acked;
+
+        yard_open(&y, 16, RY_HANDLER_GPU, 2);
+        yard_post(&y, 0x1000, 1, NULL);
+        ry_channel_post_proof(&y.ch, &y.env, &end);
+        yard_done(&y, 0, 3);
+        yard_at(n, two_moves, &y);
+        ry_channel_poll(&y.ch, &y.env, &acked);
+        if (y.ch.ring[0].epoch == 2 && ry_state_active(y.ch.state) == 0 &&
+            ry_packed_seq(y.ch.ring[0].proven) > ry_packed_seq(y.ch.ring[0].first))
+            return false;
+    }
+    return true;
+}
+
 /* One request is refused wherever it goes: it becomes NOPs and an error, the paths live. */
 static uint32_t refused_on;
 static void refuse(struct yard *at)
@@ -335,6 +365,7 @@ int main(void)
         {"27 sleeping waiter", RY_MUT_BASE_AFTER_CQE, s27_sleeping_waiter},
         {"28 completion of another life", RY_MUT_NONE, s28_completion_of_another_life},
         {"29 late store after freeze", RY_MUT_RELEASE_ON_ACK, s29_late_store_after_freeze},
+        {"29 late proof", RY_MUT_LATE_PROOF, s29_late_proof},
         {"30 completion of nothing", RY_MUT_STALE_DISTANCE, s30_completion_of_nothing},
         {"41 bad request", RY_MUT_NO_ALONE, s41_bad_request},
         {"46 answer from the copy", RY_MUT_REUSE_UNFENCED, s46_answer_from_the_copy},
