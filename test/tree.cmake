@@ -16,9 +16,9 @@ ry_script_test(install unit COMMAND ${here}/install.sh)
 ry_script_test(core_compile_gcc unit COMMAND ${here}/core_compile.sh gcc)
 ry_script_test(core_compile_clang unit COMMAND ${here}/core_compile.sh clang)
 ry_script_test(core_compile_nvcc unit TIMEOUT 120 COMMAND ${here}/core_compile.sh nvcc)
-ry_script_test(asan asan TIMEOUT 200 COMMAND ${here}/sanitize.sh asan)
-ry_script_test(tsan tsan TIMEOUT 200 COMMAND ${here}/sanitize.sh tsan)
+ry_script_test(asan asan TIMEOUT 800 COMMAND ${here}/sanitize.sh asan)
+ry_script_test(tsan tsan TIMEOUT 800 COMMAND ${here}/sanitize.sh tsan)
 foreach(model submit move agent mask)
-    ry_script_test(model_${model} spin TIMEOUT 220
+    ry_script_test(model_${model} spin TIMEOUT 900
         COMMAND ${PROJECT_SOURCE_DIR}/model/run.sh ci ${model})
 endforeach()

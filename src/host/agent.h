@@ -94,6 +94,9 @@ void ry_agent_failed_told(struct ry_mesh *m, struct ry_peer *p, const struct ry_
 /* agent_watch.c: silence, condemned and retired paths, returns */
 /* Condemn every armed life over that rail of the peer. */
 void ry_agent_condemn_rail(struct ry_peer *p, uint32_t peer_rail);
+/* And every one over a rail of ours: it went down, also if it is up again or has another GID now.
+ */
+void ry_agent_condemn_own(struct ry_mesh *m, uint32_t rail);
 void ry_agent_watch(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint64_t now_ns);
 
 #endif

@@ -34,6 +34,8 @@ static void rail_changes(struct ry_mesh *m, uint32_t rail, bool up)
     else
         m->rails_up &= ~bit;
     m->rail_downs[rail] += !up;
+    if (!up)
+        ry_agent_condemn_own(m, rail);
     m->rails_news++;
     tell(m, up ? RY_EVENT_RAIL_UP : RY_EVENT_RAIL_DOWN, m->pe, rail);
 }

@@ -101,6 +101,22 @@ void ry_agent_condemn_rail(struct ry_peer *p, uint32_t peer_rail)
     }
 }
 
+void ry_agent_condemn_own(struct ry_mesh *m, uint32_t rail)
+{
+    for (uint32_t q = 0; q < m->n_pes; q++) {
+        struct ry_peer *p = &m->peers[q];
+
+        for (uint32_t i = 0; p->out && i < p->n_channels * RY_SLOTS; i++) {
+            struct ry_out_slot *s = &p->out[i / RY_SLOTS].slot[i % RY_SLOTS];
+
+            if (s->state != RY_OUT_ARMED || s->rail != rail || s->condemned)
+                continue;
+            ry_st_rel64(&s->host.port_up, 0);
+            condemn(s);
+        }
+    }
+}
+
 static void look_at_ports(struct ry_mesh *m, struct ry_peer *p, struct ry_out_channel *oc)
 {
     for (uint32_t i = 0; i < RY_SLOTS; i++) {

@@ -51,19 +51,17 @@ mesh=(-b "$build/test/rdma-mesh" -- rdma-mesh)
 command=(-b "$build/bin/railyard" -f "$here/on_node.sh")
 run=(-f "$here/ep_run.sh" -- sh ep_run.sh)
 
-step 60 "both ports of both nodes move data" "${guest[@]}" -t 40 "${data[@]}"
 case $form in
     short)
-        step 90 "links break and are mended" "${guest[@]}" -t 80 "${faults[@]}" 1 \
-            far-down near-down near-carrier bridge-down acks-lost-atomic bad-key
+        step 165 "faults, backend, library and ep in one guest" "${guest[@]}" -t 150 \
+            -o "$result" -b "$probe" -b "$build/test/rdma-nic" "${mesh[@]:0:2}" "${command[@]}" \
+            -f "$here/faults.sh" -f "$here/ep_run.sh" -f "$here/short_run.sh" -- sh short_run.sh
+        grep '^short: ' "$result/log" || true
         step 10 "faults look as expected" \
             "$here/compare.sh" "$here/faults.expect" "$result/faults.txt"
-        step 100 "the verbs backend works and fails as it should" "${guest[@]}" -t 80 \
-            -b "$build/test/rdma-nic" -- rdma-nic
-        step 100 "4 links pulled under the library" "${guest[@]}" -t 80 "${mesh[@]}" -n 4
-        step 100 "ep between the nodes is exact" "${guest[@]}" -t 80 "${command[@]}" "${run[@]}" 1
         ;;
     full)
+        step 60 "both ports of both nodes move data" "${guest[@]}" -t 40 "${data[@]}"
         step 90 "two guests move data on both ports" "${guest[@]}" -2 -t 60 "${data[@]}"
         step 250 "links break and are mended" "${guest[@]}" -t 220 "${faults[@]}" 2
         step 10 "faults look as expected" \

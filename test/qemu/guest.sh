@@ -65,7 +65,7 @@ shift $((OPTIND - 1))
 cache=$(cd "$cache" && pwd)
 keep=${keep:-$cache/failed}
 
-find "$cache" -maxdepth 1 -name 'run.*' -mmin +120 -exec rm -rf {} + # of runs that were killed
+find "$cache" -maxdepth 1 -name 'run.*' -mmin +30 -exec rm -rf {} + # of runs that were killed
 dir=$(mktemp -d "$cache/run.XXXXXX")
 pids=()
 # shellcheck disable=SC2317 # called by the traps
@@ -108,7 +108,8 @@ boot() { # node
                 )mac=52:54:00:00:0$rail:0$((n + 1))")
         done
     fi
-    setpriv --pdeathsig TERM timeout -k 5 $((seconds + 40)) qemu-system-x86_64 -nodefaults -no-user-config -display none \
+    setpriv --pdeathsig TERM timeout -k 5 $((seconds + 40)) \
+        qemu-system-x86_64 -nodefaults -no-user-config -display none \
         -M q35 -accel tcg,thread=multi -cpu max -smp 2 -m "$memory" -no-reboot \
         -kernel "$cache/vmlinuz" -initrd "$dir/initrd" \
         -append "console=ttyS0 quiet panic=-1 ry.guests=$guests ry.node=$n ry.seconds=$seconds" \
