@@ -41,7 +41,7 @@ static void fence_done(struct ry_mesh *m, struct ry_peer *p, uint32_t i)
 {
     struct ry_in_slot *in = &p->in[i];
 
-    if (!RY_MUT(RY_MUT_NO_FENCE)) {
+    if (!RY_MUT(RY_MUT_NO_FENCE) && !RY_MUT(RY_MUT_FENCE_NO_FLUSH)) {
         m->nic->ops->qp_destroy(in->qp);
         in->qp = NULL;
     }

@@ -27,7 +27,20 @@ static const struct {
     int id;
     uint64_t seed;
 } known[] = {
-    {RY_MUT_NONE, 0},
+    {RY_MUT_ONE_WORD, 43},
+    {RY_MUT_REPLAY_FROM_ACKED, 43},
+    {RY_MUT_OPCODE_EARLY, 167},
+    {RY_MUT_NO_PROOF_READ, 286},
+    {RY_MUT_REUSE_UNFENCED, 75},
+    {RY_MUT_RELEASE_ON_ANSWER, 680},
+    {RY_MUT_QUIET_NO_SLOTS, 53},
+    {RY_MUT_NO_FENCE, 56},
+    {RY_MUT_FENCE_NO_FLUSH, 331},
+    {RY_MUT_STALE_NEWS, 62},
+    {RY_MUT_DOORBELL_STORE, 931},
+    {RY_MUT_RESERVE_BEFORE_ROOM, 23},
+    {RY_MUT_ROOM_BY_COMPLETION, 134},
+    {RY_MUT_MOVE_WITHOUT_WAIT, 209},
 };
 
 struct verdict {
