@@ -199,10 +199,13 @@ static int join_job(struct ry_ctx *ctx, uint64_t deadline_ns)
     ctx->mesh.hello.seg_bytes = ex.len_bytes;
     ctx->mesh.hello.seg_base = (uint64_t)(uintptr_t)ex.base;
     rc = ry_mesh_hello(&ctx->mesh, deadline_ns);
-    /* a replacement joins the count that the survivors are at */
-    for (uint32_t q = 0; rc == RY_OK && q < ctx->mesh.n_pes; q++)
-        ctx->barrier.count = ry_max64(ctx->barrier.count, ctx->mesh.peers[q].hello.barrier_count);
-    ctx->catching_up = ctx->boot->incarnation > 0;
+    /* a replacement joins the counts that the survivors are at */
+    for (uint32_t q = 0; rc == RY_OK && q < ctx->mesh.n_pes; q++) {
+        const struct ry_hello *h = &ctx->mesh.peers[q].hello;
+
+        ctx->barrier.count = ry_max64(ctx->barrier.count, h->barrier_count);
+        ctx->mallocs_theirs = ry_max64(ctx->mallocs_theirs, h->mallocs);
+    }
     if (rc == RY_OK)
         rc = ry_ctx_map_peers(ctx, &ex, deadline_ns);
     if (rc == RY_OK)

@@ -42,7 +42,9 @@ struct ry_ctx {
     bool threads;     /* PEs are threads of this process */
     bool crowded;     /* more PEs than cores: waits yield */
     uint32_t joining; /* atomic: PE that waits to be let in, plus one */
-    bool catching_up; /* a replacement: ry_malloc gives what the others have, without asking them */
+    /* ry_malloc calls so far, and for a replacement those of the others: up to them it gives what
+     * they have, without asking them */
+    uint64_t mallocs, mallocs_theirs;
     pthread_rwlock_t peers_lock; /* agent and proxy read peers; a rejoin changes one */
     struct ry_log log;
     uint64_t told_ns[RY_RAILS_MAX];

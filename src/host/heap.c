@@ -85,7 +85,7 @@ int ry_malloc(ry_ctx *ctx, size_t bytes, void **out)
 
     if (bytes == 0 || want < bytes)
         return ry_fail(RY_ERR_INVALID, "ry_malloc of %zu bytes", bytes);
-    rc = ctx->catching_up ? RY_OK : same_everywhere(ctx, bytes);
+    rc = ctx->mallocs < ctx->mallocs_theirs ? RY_OK : same_everywhere(ctx, bytes);
     if (rc)
         return rc;
     b = first_fit(ctx, want);
@@ -98,6 +98,7 @@ int ry_malloc(ry_ctx *ctx, size_t bytes, void **out)
     rc = take(ctx, b, want);
     if (rc)
         return rc;
+    ctx->mallocs++;
     *out = ctx->mesh.heap + b->offset;
     return RY_OK;
 }

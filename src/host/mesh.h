@@ -38,7 +38,8 @@ struct ry_hello {
     uint32_t node, incarnation;
     uint32_t channels; /* setting; 0 = one per rail */
     uint32_t failover;
-    uint64_t barrier_count; /* rejoin: what the survivors' barrier is at */
+    uint64_t barrier_count; /* rejoin: what the survivors' barrier is at, and their ry_mallocs */
+    uint64_t mallocs;
     uint32_t p2p;
     uint32_t rails;
     uint64_t homes; /* rails on which channels live, a bit each; 0: all */

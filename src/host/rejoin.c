@@ -46,6 +46,7 @@ static int let_in(struct ry_ctx *ctx, uint32_t pe, uint64_t deadline_ns)
     int rc = ry_ctx_agree(ctx, deadline_ns);
 
     m->hello.barrier_count = ctx->barrier.count;
+    m->hello.mallocs = ctx->mallocs;
     if (rc == RY_OK)
         rc = await_fenced(ctx, pe, deadline_ns);
     if (rc == RY_OK)

@@ -58,6 +58,15 @@ static void round_of(ry_ctx *ctx, struct objects *o, uint64_t k, uint32_t skip)
     RY_CHECK(ry_amo_fetch_add(ctx, o->count, 1, 0, &old) == RY_OK);
 }
 
+/* After the rejoin all make a new object together. */
+static void make_another(ry_ctx *ctx)
+{
+    void *p;
+
+    RY_CHECK(ry_malloc(ctx, 1024, &p) == RY_OK);
+    RY_CHECK(ry_barrier(ctx) == RY_OK);
+}
+
 static void all_rounds(ry_ctx *ctx, struct objects *o, uint64_t from)
 {
     for (uint64_t k = from; k < from + 20; k++) {
@@ -91,6 +100,7 @@ static void *survivor(void *arg)
     RY_CHECK(ry_joining(ctx) == VICTIM);
     RY_CHECK(ry_rejoin(ctx) == RY_OK);
     all_rounds(ctx, &o, 100);
+    make_another(ctx);
     RY_CHECK(ry_pe(ctx) != 0 || *o.count >= 20u * PES * 2);
     ry_ctx_destroy(ctx);
     return NULL;
@@ -115,6 +125,7 @@ static void *replacement(void *arg)
     RY_CHECK(ry_incarnation(ctx) == 1);
     make(ctx, &o);
     all_rounds(ctx, &o, 100);
+    make_another(ctx);
     ry_ctx_destroy(ctx);
     return NULL;
 }
