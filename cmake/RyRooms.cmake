@@ -45,7 +45,7 @@ function(ry_test name label)
         Threads::Threads)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
     add_test(NAME ${name} COMMAND ${name} ${t_ARGS})
-    ry_test_properties(${name} ${label} "${t_TIMEOUT}")
+    ry_test_properties(${name} "${label}" "${t_TIMEOUT}")
 endfunction()
 
 # ry_script_test(NAME LABEL [TIMEOUT seconds] COMMAND word...): any command as a test. It finds the
@@ -53,7 +53,7 @@ endfunction()
 function(ry_script_test name label)
     cmake_parse_arguments(t "" "TIMEOUT" "COMMAND" ${ARGN})
     add_test(NAME ${name} COMMAND ${t_COMMAND})
-    ry_test_properties(${name} ${label} "${t_TIMEOUT}")
+    ry_test_properties(${name} "${label}" "${t_TIMEOUT}")
 endfunction()
 
 # ry_fuzz(NAME [file...]): a libFuzzer target (LLVMFuzzerTestOneInput in NAME.c) with seeds in
