@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# sanitize.sh asan|tsan: builds the preset and runs its test programs and fuzz seeds, PEs as threads.
-# Scripts are left out: they judge shares, switches and time limits, and an instrumented program takes
-# ten times as long. RY_TEST_SANITIZE_ALL=1 runs them too.
+# sanitize.sh asan|tsan: builds the preset and runs its test programs and fuzz seeds, PEs as
+# threads. Scripts are left out: they judge shares, switches and time limits, and an instrumented
+# program takes ten times as long. RY_TEST_SANITIZE_ALL=1 runs them too.
 set -euo pipefail
 preset=${1:?"usage: sanitize.sh asan|tsan"}
 cd "${RY_TEST_SOURCE:?}"
