@@ -49,9 +49,6 @@ struct ry_ctx {
     struct ry_log log;
     uint64_t told_ns[RY_RAILS_MAX];
     uint64_t ports_due_ns; /* ctx_rails.c */
-    /* parts that the agent's thread serves besides: faults and control, masks */
-    uint64_t (*on_tick)(struct ry_ctx *ctx, uint64_t now_ns);
-    void (*on_boot_event)(struct ry_ctx *ctx, const struct ry_boot_event *ev);
     pthread_mutex_t lock; /* event callback, fault plan, status */
     ry_event_cb event_cb;
     void *event_arg;
@@ -90,7 +87,5 @@ uint64_t ry_ctx_ports_tick(struct ry_ctx *ctx, uint64_t now_ns);
 /* heap.c */
 int ry_heap_init(struct ry_ctx *ctx);
 void ry_heap_fini(struct ry_ctx *ctx);
-
-#define RY_CTX_OF_MESH(m) ((struct ry_ctx *)(m))
 
 #endif

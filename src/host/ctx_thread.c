@@ -69,8 +69,6 @@ static void boot_events(struct ry_ctx *ctx)
         }
         if (ev.type == RY_BOOT_PE_JOINED && ev.incarnation > 0)
             __atomic_store_n(&ctx->joining, ev.pe + 1, __ATOMIC_RELEASE);
-        if (ctx->on_boot_event)
-            ctx->on_boot_event(ctx, &ev);
     }
 }
 
@@ -90,8 +88,6 @@ static void *agent_main(void *arg)
         pthread_rwlock_unlock(&ctx->peers_lock);
         next = ry_min64(next, ry_control_tick(ctx, now));
         next = ry_min64(next, ry_ctx_ports_tick(ctx, now));
-        if (ctx->on_tick)
-            next = ry_min64(next, ctx->on_tick(ctx, now));
         activity = __atomic_load_n(&m->activity, __ATOMIC_RELAXED);
         if (activity != seen)
             busy_ns = now;
