@@ -25,8 +25,8 @@ static __device__ int ry_far_turn(const struct ry_gpu_far *f, uint32_t pe, uint3
     return rc == RY_OK ? rc : ry_world_fail(&f->w, rc, pe, c);
 }
 
-/* Until the peer's part by channel c has arrived, and then until those of all other warps have: what
- * was sent by c may still fail, and the others may be waiting for a peer that waits for it. */
+/* Until the peer's part by channel c has arrived, and then until those of all other warps have:
+ * what was sent by c may still fail, and the others may wait for a peer that waits for it. */
 static __device__ int ry_far_await(const struct ry_gpu_far *f, enum ry_far_stage stage, uint32_t pe,
                                    uint32_t c, uint64_t gen, uint32_t *missing)
 {
