@@ -95,8 +95,8 @@ static int reuse_step(struct ry_ep *ep, void *arg)
     return 1;
 }
 
-/* Rule 16: no vote on a loss before nothing of the lost PE can land here any more. What is masked is
- * given to others, or used again. */
+/* Rule 16: no vote on a loss before nothing of the lost PE can land here any more. What is masked
+ * is given to others, or used again. */
 static int closed_step(struct ry_ep *ep, void *arg)
 {
     uint32_t target = *(const uint32_t *)arg;
