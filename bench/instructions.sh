@@ -4,11 +4,8 @@
 # shellcheck source=/dev/null disable=SC2154,SC2034
 . "$(dirname "$0")/lib.sh"
 posts=2000
-submit=$(find "$(dirname "$bin")/.." -name bench_submit -type f -perm -u+x | head -n 1)
-[ -n "$submit" ] || {
-    echo "no bench_submit in the build: build all"
-    exit 77
-}
+submit=$(program bench_submit)
+[ -n "$submit" ] || exit 77
 command -v callgrind_annotate >/dev/null || {
     echo "no callgrind here: install valgrind"
     exit 77
