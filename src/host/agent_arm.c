@@ -133,7 +133,7 @@ void ry_agent_arm(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint64_t now
     bool usable, desperate;
     uint32_t n;
 
-    if (!m->cfg.failover || p->state != RY_PEER_UP || ry_state_of(st) == RY_CH_DEAD)
+    if (!__atomic_load_n(&m->cfg.failover, __ATOMIC_RELAXED) || p->state != RY_PEER_UP || ry_state_of(st) == RY_CH_DEAD)
         return;
     n = stand_ins(m, p, oc, active, &usable);
     desperate = !usable;
