@@ -2,10 +2,10 @@
 /* PEs as threads that put all the time, each with its own clock. Run by bench/unreachable.sh and
  * bench/drain.sh.
  *
- * bench_live pair: PE 0 of four loses both its rails after 300 ms, with RAILYARD_TIMEOUT 1 s. Prints
- * when PE 0 and PE 1 were told (us after the loss), and how many puts between PEs 2 and 3 failed.
- * bench_live drain: PE 0 of two drains one of two rails under load. Prints by how much the batches of
- * the next 500 ms exceeded their time on the rail that is left, added up (us). */
+ * bench_live pair: PE 0 of four loses both its rails after 300 ms, with RAILYARD_TIMEOUT 1 s.
+ * Prints when PE 0 and PE 1 were told (us after the loss), and how many puts between PEs 2 and 3
+ * failed. bench_live drain: PE 0 of two drains one of two rails under load. Prints by how much the
+ * batches of the next 500 ms exceeded their time on the rail that is left, added up (us). */
 #include <pthread.h>
 #include <railyard/context.h>
 #include <railyard/fault.h>

@@ -114,12 +114,12 @@ struct ry_ep {
      * (mask.c) */
     struct ry_ep_gen *gens;
     uint32_t gens_kept;
-    uint32_t wait_for;       /* PE that a step could not go on without */
-    uint8_t *scratch;        /* one row of dispatch, or a record */
-    uint64_t *one;           /* [words] */
-    uint32_t *rank;          /* [n + nodes]: rows counted so far */
-    const uint16_t **part;   /* [n + nodes]: rows that are added up, node by node */
-    uint32_t *part_end;      /* [nodes] */
+    uint32_t wait_for;     /* PE that a step could not go on without */
+    uint8_t *scratch;      /* one row of dispatch, or a record */
+    uint64_t *one;         /* [words] */
+    uint32_t *rank;        /* [n + nodes]: rows counted so far */
+    const uint16_t **part; /* [n + nodes]: rows that are added up, node by node */
+    uint32_t *part_end;    /* [nodes] */
     struct ry_req reqs[RY_EP_MESSAGE_BLOCKS];
     ry_ep_traffic traffic[2]; /* dispatch, combine */
 };

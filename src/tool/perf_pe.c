@@ -158,9 +158,9 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Blocks with failover off and on, in swapping order; the median of their ratio less one. Short ones
- * and many: what else the machine does within a millisecond then hits both of a pair, and a median
- * of thousands is good to a few parts in a thousand. */
+/* Blocks with failover off and on, in swapping order; the median of their ratio less one. Short
+ * ones and many: what else the machine does within a millisecond then hits both of a pair, and a
+ * median of thousands is good to a few parts in a thousand. */
 static int compare_failover(struct perf_pe *p, uint64_t *i, struct ry_perf_row *row)
 {
     uint64_t most = PERF_BLOCK_BYTES / row->bytes, n = row->iters / PERF_BLOCKS, pairs = 0;
