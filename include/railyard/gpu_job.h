@@ -31,7 +31,7 @@ typedef struct ry_gpu_job_attr {
     uint32_t n_pes, n_nodes;
     uint32_t rails, channels; /* of a PE, to each peer; n_pes * channels <= 32 */
     uint32_t handler;         /* enum ry_gpu_job_handler */
-    uint32_t sms;             /* most SMs that a kernel takes; 0: the device's */
+    uint32_t sms;             /* most SMs that a kernel takes; PEs of one GPU share it; 0: all */
     int p2p, failover;
     uint64_t rate_bps;   /* of a port, bytes a second; 0: as fast as it goes */
     uint64_t timeout_ns; /* of every wait in a kernel; 0: 2 s */

@@ -91,8 +91,9 @@ static int read_all(struct ry_tool_job *job, const ry_setting_info *list, uint32
 {
     const char *nic = value_of(list, n, "NIC"), *timeout = value_of(list, n, "TIMEOUT");
     if (strcmp(nic, "verbs") == 0 || strcmp(nic, "mlx5") == 0)
-        return ry_tool_error(job->command, "--nic %s with --device cuda: only emu reaches gpu "
-                                           "memory in this build",
+        return ry_tool_error(job->command,
+                             "--nic %s with --device cuda: only emu reaches gpu "
+                             "memory in this build",
                              nic);
     if (job->launched)
         return ry_tool_error(job->command, "--device cuda is one process: leave out the launcher");

@@ -13,6 +13,7 @@
 #include "host/error.h"
 
 enum { DEPTH = 256, RETRY_NS = 50000, EVENT_NS = 300000, HEAP_SPARE = 1 << 20 };
+enum { ENGINES = 1 }; /* of a port */
 
 static uint32_t experts_of(const ry_gpu_job *job, uint32_t pe)
 {
@@ -129,13 +130,26 @@ static uint32_t far_max(const ry_gpu_job_attr *a)
     return a->p2p ? a->n_pes - least : a->n_pes - 1;
 }
 
+/* SMs that a PE's kernels may take: those of PEs that share a GPU wait for each other, so that all
+ * of them must fit beside the engines and a mover. */
+static uint32_t sms_for(const ry_gpu_job *job)
+{
+    uint32_t gpus = (uint32_t)job->gpus, together = (job->attr.n_pes + gpus - 1) / gpus, most;
+    int sms = 0;
+
+    cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0);
+    most = (uint32_t)sms - together * job->attr.rails * ENGINES - 2;
+    most = most / together ? most / together : 1;
+    return job->attr.sms && job->attr.sms < most ? job->attr.sms : most;
+}
+
 static int exchange_open(ry_gpu_job *job)
 {
     const ry_gpu_job_attr *a = &job->attr;
     ry_gpu_ep_attr e = {.ep = a->ep,
                         .n_pes = a->n_pes,
                         .n_nodes = a->n_nodes,
-                        .sms = a->sms,
+                        .sms = sms_for(job),
                         .timeout_ns = a->timeout_ns};
     struct ry_gpu_fabric_attr f = {
         .pes = a->n_pes,
@@ -144,7 +158,7 @@ static int exchange_open(ry_gpu_job *job)
         .channels = a->channels,
         .depth = DEPTH,
         .devices = (uint32_t)job->gpus,
-        .parts = 1,
+        .parts = ENGINES,
         .heap_bytes = HEAP_SPARE + ry_gpu_ep_far_heap_bytes(&e, a->channels, far_max(a)),
         .own_bytes = ry_gpu_ep_far_own_bytes(&e, a->channels),
         .rate_bps = a->rate_bps,

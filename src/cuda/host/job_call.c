@@ -6,9 +6,10 @@
 #include <string.h>
 
 #include "cuda/host/driver.h"
+#include "host/clock.h"
 #include "host/error.h"
 
-enum { POISON = 0xa5 };
+enum { POISON = 0xa5, MEET_NS = 200000000 };
 
 /* Copies, the first failure kept. */
 struct copier {
@@ -41,6 +42,18 @@ static int finish(struct copier *c, const char *what)
     if (c->rc == cudaSuccess)
         c->rc = cudaStreamSynchronize(c->p->stream);
     return c->rc == cudaSuccess ? RY_OK : ry_gpu_fail(c->rc, what);
+}
+
+/* PEs launch together, once all have copied: what a kernel waits for is then the others' kernels and
+ * not their copies. A PE that has failed is not waited for for ever. */
+static void meet(ry_gpu_job *job)
+{
+    uint64_t n = job->attr.n_pes, until = ry_clock_ns() + MEET_NS;
+    uint64_t mine = __atomic_add_fetch(&job->met, 1, __ATOMIC_ACQ_REL);
+    uint64_t all = (mine + n - 1) / n * n;
+
+    while (__atomic_load_n(&job->met, __ATOMIC_ACQUIRE) < all && ry_clock_ns() < until)
+        ;
 }
 
 static int timed(struct ry_job_pe *p, double *us)
@@ -140,6 +153,7 @@ int ry_gpu_job_dispatch(ry_gpu_job *job, uint32_t pe, const ry_ep_input *in, ry_
         status = tokens_in(job, p, in, &there);
     if (status != RY_OK)
         return status;
+    meet(job);
     cudaEventRecord(p->begin, p->stream);
     status = ry_gpu_ep_dispatch(p->ep, &there, &p->last, &rows, RY_EP_BOTH, p->stream);
     cudaEventRecord(p->end, p->stream);
@@ -180,6 +194,7 @@ int ry_gpu_job_combine(ry_gpu_job *job, uint32_t pe, const void *y, size_t y_str
         status = y_in(job, p, y, y_stride);
     if (status != RY_OK)
         return status;
+    meet(job);
     cudaEventRecord(p->begin, p->stream);
     status = ry_gpu_ep_combine(p->ep, p->y, row, p->out, row, RY_EP_BOTH, p->stream);
     cudaEventRecord(p->end, p->stream);

@@ -29,6 +29,7 @@ struct ry_gpu_job {
     ry_gpu_job_attr attr;
     int gpus;
     struct ry_gpu_fabric *fabric;
+    uint64_t met; /* atomic: arrivals at the meeting point, all PEs together */
     struct ry_job_pe pe[RY_GPU_PES_MAX];
 };
 
