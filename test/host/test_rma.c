@@ -143,8 +143,8 @@ static void marks_keep_a_window(void **state)
     assert_int_equal(ry_test_job(3, 1, settings, 4, window_body, NULL), RY_OK);
 }
 
-/* A mark is not a quiet: with a link that holds everything up for so long, the first of two marks is
- * met while the second is still under way. */
+/* A mark is not a quiet: on a slow link the first of two is met while what stands in front of the
+ * second is still under way. */
 static void no_drain_body(ry_ctx *ctx, void *arg)
 {
     enum { BIG = 1 << 20, N = 16 };
