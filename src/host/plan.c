@@ -93,8 +93,8 @@ void ry_plan_weights(const struct ry_hello *a, const struct ry_hello *b, uint32_
     }
 }
 
-/* One end's part of a stand-in's cost: what the topology names, then the other port of the same NIC,
- * then by distance, the neighbour number only breaking ties. */
+/* One end's part of a stand-in's cost: what the topology names, then the other port of the same
+ * NIC, then by distance, the neighbour number only breaking ties. */
 static uint32_t side_cost(const struct ry_hello *h, uint32_t from, uint32_t to)
 {
     uint32_t cost = 0;
