@@ -49,15 +49,6 @@ ONE_RAIL=1 put
 expect "no GID" 2 "no RoCEv2 address"
 settled
 
-/sbin/ip addr flush dev b0
-/sbin/ip addr add 10.9.0.2/24 dev b0
-settled
-ONE_RAIL=1 put
-/sbin/ip addr flush dev b0
-/sbin/ip addr add 10.0.0.2/24 dev b0
-expect "peer in another subnet" 3 ""
-settled
-
 /sbin/ip link set b0 mtu 1500
 settled
 ONE_RAIL=1 put
@@ -72,7 +63,7 @@ expect "a smaller MTU inside the network" 3 ""
 settled
 
 chmod 600 /dev/infiniband/uverbs*
-as_nobody() { chpst -u :65534:65534 "$@"; }
+as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 mkdir -p /tmp && chmod 1777 /tmp /dev/shm
 as_nobody env RAILYARD_NIC=verbs RAILYARD_HCA=rxe_a0 railyard perf put --pes 2 --iters 1 \
     --nic verbs > /tmp/bad.log 2>&1

@@ -3,6 +3,7 @@
 #   short  under 3 minutes: the parts come up, the chief faults look as faults.expect says
 #   full   under 10 minutes: every fault, two guests, 50 links pulled, ep while links are pulled
 #   speed  perf beside perftest in turns; wants a machine of its own, decides nothing
+# RY_TEST_ROUTING names a recording of routing for ep in the guest, instead of the built-in gate.
 # Results are left in $RY_TEST_BUILD/qemu/result; logs of a guest that failed in qemu/failed.
 # exit: 0 all as expected, 1 something is not, 2 bad use, 77 the parts cannot be had here
 set -euo pipefail
@@ -46,7 +47,9 @@ step() { # seconds, what, command: runs it, says how it went, remembers a failur
 
 guest=("$here/guest.sh" -c "$cache")
 tests=(-b "$probe" -b "$build/test/rdma-nic" -b "$build/test/rdma-mesh")
-command=(-b "$build/bin/railyard" -b "$build/bin/ring" -f "$here/on_node.sh")
+command=(-b "$build/bin/railyard" -b "$build/bin/ring" -b "$(command -v setpriv)"
+    -f "$here/on_node.sh")
+[ -z "${RY_TEST_ROUTING:-}" ] || command+=(-f "$RY_TEST_ROUTING:/app/routing.jsonl")
 mpi=() # and where Open MPI is installed, what mpirun needs
 plugins=/usr/lib/x86_64-linux-gnu
 if command -v orted > /dev/null && [ -d "$plugins/openmpi/lib/openmpi3" ]; then
