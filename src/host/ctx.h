@@ -69,9 +69,9 @@ void ry_ctx_fill_cfg(struct ry_ctx *ctx);
 /* auto becomes the backend that this machine has. */
 void ry_ctx_pick_nic(struct ry_config *c);
 int ry_ctx_open_nic(struct ry_ctx *ctx, struct ry_nic **out);
-int ry_ctx_map_peers(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint64_t deadline_ns);
-int ry_ctx_map_peer_again(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint32_t pe,
-                          uint64_t deadline_ns);
+/* Exchanges descriptors with all and maps `only` (UINT32_MAX: all peers). */
+int ry_ctx_map_peers(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint32_t only,
+                     uint64_t deadline_ns);
 void ry_ctx_unmap_peer(struct ry_ctx *ctx, struct ry_peer *p);
 int ry_ctx_threads_start(struct ry_ctx *ctx);
 void ry_ctx_threads_stop(struct ry_ctx *ctx);
