@@ -158,6 +158,20 @@ static int votes_step(struct ry_ep *ep, void *arg)
     return 1;
 }
 
+/* Rule 16: who votes a PE out has RESET its ends towards it. Who learnt of the loss from others'
+ * votes waits for its own news of it, and gives it up itself where there are none. */
+static int closed_step(struct ry_ep *ep, void *arg)
+{
+    uint32_t p = *(const uint32_t *)arg;
+    struct ry_mesh *m = ep->m;
+
+    if (ry_peer_state(&m->peers[p]) == RY_PEER_GONE)
+        return ry_agent_peer_closed(m, p);
+    if (!ry_mesh_give_up(m, p))
+        ep->wait_for = p; /* it shares memory with us: its end, or the end of our patience */
+    return 0;
+}
+
 /* Do all votes of this round say the same? What they know is taken over. */
 static bool same(struct ry_ep *ep, uint32_t target)
 {
@@ -267,6 +281,10 @@ int ry_ep_settle(struct ry_ep *ep)
         bool news = false;
 
         if (target == RY_EP_NO_PE)
+            break;
+        if (target < ep->n)
+            rc = ry_ep_await(ep, closed_step, &target);
+        if (rc)
             break;
         ep->round++;
         rc = ry_ep_await(ep, reuse_step, NULL);
