@@ -50,6 +50,7 @@ struct ry_config {
     uint32_t channels;
     uint32_t qp_depth;
     uint32_t buffers;
+    uint32_t sms;
     uint64_t heap_size_bytes;
     bool p2p;
     uint64_t spin_ns;
@@ -99,6 +100,9 @@ void ry_config_defaults(struct ry_config *out);
 /* One value by name, with or without RAILYARD_ before it. */
 int ry_config_set(struct ry_config *c, const char *name, const char *value,
                   enum ry_setting_source from);
+
+/* Where the value of a setting (named without RAILYARD_) comes from. */
+enum ry_setting_source ry_config_source(const struct ry_config *c, const char *name);
 
 /* A whole file's text; `where` names it in messages. The text need not end in NUL. */
 int ry_config_parse(struct ry_config *c, const char *text, size_t len, const char *where);

@@ -163,6 +163,7 @@ struct ry_peer {
     bool given_up;
     uint64_t silent_ns; /* how long it has been asked and not heard of: the agent's count */
     uint64_t looked_ns; /* when the agent last looked */
+    uint32_t closed;    /* atomic, the agent's: it is lost, and nothing of it can land any more */
 };
 
 struct ry_mesh {
@@ -182,6 +183,7 @@ struct ry_mesh {
     uint32_t rails_news; /* number of our newest RAILS message */
     uint32_t rails_told; /* and of the one that was sent to all */
     uint64_t rails_repeat_ns;
+    uint64_t watch_ns; /* the agent's, within a step: when a silence will have lasted too long */
     uint8_t rail_downs[RY_RAILS_MAX]; /* how often each has gone down */
     uint64_t hint;
     bool virtual_time; /* the simulator's: waits never sleep, relax is the scheduler */
@@ -193,6 +195,7 @@ struct ry_mesh {
     void (*wake_agent)(void *arg);
     void (*wake_proxy)(void *arg);
     void *wake_arg;
+    bool crowded;     /* more PEs than cores: a wait that spins yields */
     uint64_t spin_ns; /* how long a wait spins before it sleeps */
     uint64_t nap_ns;  /* longest sleep of a wait between two looks at everything */
     /* what else a waiting thread does for this PE (its atomics) */
@@ -214,6 +217,8 @@ void ry_plan_home(const struct ry_hello *a, const struct ry_hello *b, uint32_t c
 /* Weights of all channels from a to b, 1..65535, by the share of the slower end's rail. */
 void ry_plan_weights(const struct ry_hello *a, const struct ry_hello *b, uint32_t n,
                      uint32_t *weight);
+/* The part that each of our rails is meant to carry of what goes to `pe`. */
+void ry_mesh_shares(const struct ry_mesh *m, uint32_t pe, double *share);
 /* Cost of (rail, peer_rail) as a stand-in for (from, from_peer); the smallest is the best.
  * UINT32_MAX: the pair itself. */
 uint32_t ry_plan_cost(const struct ry_hello *a, const struct ry_hello *b, uint32_t from,

@@ -15,6 +15,7 @@ enum {
     SAMPLES_MAX = 8192,
     TRACK_MAX = 512,
     REPORT_RAILS = 16,
+    REPORT_PEERS = 256, /* of which bytes are kept one by one */
     REPORT_FAULTS = 512,
     REPORT_EVENTS = 64,
     REPORT_ROWS = 32,
@@ -40,6 +41,8 @@ struct ry_track {
     } point[TRACK_MAX];
 };
 void ry_track_add(struct ry_track *t, ry_ctx *ctx, double at_s);
+/* The same from bytes[REPORT_RAILS]. */
+void ry_track_bytes(struct ry_track *t, const uint64_t *bytes, double at_s);
 
 /* What the process takes. */
 struct ry_usage {
@@ -80,12 +83,17 @@ struct ry_report {
         char name[64];
         uint64_t bytes, rate_bps;
     } rails[REPORT_RAILS];
+    struct ry_sent {
+        uint64_t base[REPORT_RAILS], bytes[REPORT_RAILS];
+        double share[REPORT_RAILS];
+    } to[REPORT_PEERS]; /* each PE, by the rails of this one */
     uint32_t n_faults;
     ry_fault_record faults[REPORT_FAULTS];
     uint32_t n_events; /* that the application was told; texts of the first ones */
     char events[REPORT_EVENTS][120];
     uint64_t base[REPORT_RAILS]; /* bytes of each rail when the warm-up was over */
     struct ry_track track;
+    bool collected; /* rails and faults are in: a later collect changes nothing */
 
     /* ep */
     uint64_t checked, lost, duplicated, corrupted, masked;
