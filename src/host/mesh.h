@@ -103,7 +103,6 @@ struct ry_out_channel {
     uint64_t seen_state; /* for events */
     uint32_t seen_active_rail;
     uint64_t quiet_seq;      /* everything before it was reusable at a quiet */
-    uint64_t quiet_goal;     /* sequence behind the proof that the quiet under way waits for */
     uint32_t seen_op_errors; /* of ch->op_errors, told by quiet */
     struct ry_mesh *mesh;
 };
@@ -154,7 +153,8 @@ struct ry_peer {
     uint32_t rkeys[RY_RAILS_MAX][RY_MRS_MAX];
     uint32_t weights[RY_CHANNELS_MAX];
     uint32_t weight_sum;
-    uint64_t sent[RY_CHANNELS_MAX]; /* bytes of small transfers, for an even split */
+    uint64_t quiet_goal[RY_CHANNELS_MAX]; /* behind the proofs that the quiet under way waits for */
+    uint64_t sent[RY_CHANNELS_MAX];       /* bytes of small transfers, for an even split */
     struct ry_pair pair[RY_RAILS_MAX][RY_RAILS_MAX];
     uint64_t heard_ns; /* last control message */
     uint64_t asked_ns; /* a wait wants to know whether the peer is there: since when, 0 = no */
