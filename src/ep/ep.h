@@ -115,12 +115,12 @@ struct ry_ep {
      * (mask.c) */
     struct ry_ep_gen *gens;
     uint32_t gens_kept;
-    uint32_t wait_for;       /* PE that a step could not go on without */
-    uint8_t *scratch;        /* one row of dispatch, or a record */
-    uint64_t *one;           /* [words] */
-    uint32_t *rank;          /* [n + nodes]: rows counted so far */
-    const uint16_t **part;   /* [n + nodes]: rows that are added up, node by node */
-    uint32_t *part_end;      /* [nodes] */
+    uint32_t wait_for;     /* PE that a step could not go on without */
+    uint8_t *scratch;      /* one row of dispatch, or a record */
+    uint64_t *one;         /* [words] */
+    uint32_t *rank;        /* [n + nodes]: rows counted so far */
+    const uint16_t **part; /* [n + nodes]: rows that are added up, node by node */
+    uint32_t *part_end;    /* [nodes] */
     struct ry_req reqs[RY_EP_MESSAGE_BLOCKS];
     ry_ep_traffic traffic[2]; /* dispatch, combine */
 };
@@ -207,6 +207,9 @@ void ry_ep_wake(struct ry_ep *ep, uint32_t p);
 
 /* Is p's stream complete? Remembered. */
 bool ry_ep_got(struct ry_ep *ep, uint32_t kind, uint64_t gen, uint32_t p);
+/* A step of ry_ep_await: 1 when the streams of all active PEs are complete, else 0 and who is late.
+ */
+int ry_ep_all_got(struct ry_ep *ep, uint32_t kind, const struct ry_ep_gen *g);
 /* Rows of it that came by one channel. */
 uint32_t ry_ep_got_channel(struct ry_ep *ep, uint32_t kind, uint64_t gen, uint32_t p, uint32_t c);
 /* A stream had another number of rows than was said. */

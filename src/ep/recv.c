@@ -42,6 +42,17 @@ bool ry_ep_got(struct ry_ep *ep, uint32_t kind, uint64_t gen, uint32_t p)
     return true;
 }
 
+int ry_ep_all_got(struct ry_ep *ep, uint32_t kind, const struct ry_ep_gen *g)
+{
+    for (uint32_t p = 0; p < ep->n; p++) {
+        if (!ry_ep_on(ep, p) || ry_ep_got(ep, kind, g->gen, p))
+            continue;
+        ep->wait_for = p;
+        return 0;
+    }
+    return 1;
+}
+
 int ry_ep_break(struct ry_ep *ep, int rc)
 {
     if (ep->broken == RY_OK)
