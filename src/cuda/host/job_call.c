@@ -44,8 +44,8 @@ static int finish(struct copier *c, const char *what)
     return c->rc == cudaSuccess ? RY_OK : ry_gpu_fail(c->rc, what);
 }
 
-/* PEs launch together, once all have copied: what a kernel waits for is then the others' kernels and
- * not their copies. A PE that has failed is not waited for for ever. */
+/* PEs launch together, once all have copied: what a kernel waits for is then the others' kernels
+ * and not their copies. A PE that has failed is not waited for for ever. */
 static void meet(ry_gpu_job *job)
 {
     uint64_t n = job->attr.n_pes, until = ry_clock_ns() + MEET_NS;
