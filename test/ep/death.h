@@ -24,7 +24,8 @@ struct ry_test_death {
     pthread_barrier_t end, gone;
 };
 
-static inline bool ry_test_death_dies(struct ry_test_death *d, uint32_t pe, uint32_t iter, enum ry_test_when when)
+static inline bool ry_test_death_dies(struct ry_test_death *d, uint32_t pe, uint32_t iter,
+                                      enum ry_test_when when)
 {
     if (pe != d->victim || iter != DEATH_AT || when != d->when)
         return false;
@@ -115,7 +116,8 @@ static inline void ry_test_death_compute(struct ry_test_state *st)
     free(x);
 }
 
-static inline bool ry_test_death_one(struct ry_test_death *d, struct ry_test_state *st, uint32_t iter)
+static inline bool ry_test_death_one(struct ry_test_death *d, struct ry_test_state *st,
+                                     uint32_t iter)
 {
     const struct ry_test_shape *s = &d->shape;
     size_t stride = (size_t)s->hidden * 2;

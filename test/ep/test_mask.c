@@ -13,7 +13,8 @@
 static void lose(enum ry_ep_mode mode, uint32_t pes, uint32_t nodes, const char *p2p)
 {
     for (int when = 0; when < WHENS; when++) {
-        struct ry_test_death d = {.victim = when % 2 ? pes - 1 : 1, .when = (enum ry_test_when)when};
+        struct ry_test_death d = {.victim = when % 2 ? pes - 1 : 1,
+                                  .when = (enum ry_test_when)when};
 
         d.shape = (struct ry_test_shape){.pes = pes,
                                          .nodes = nodes,
