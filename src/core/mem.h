@@ -47,18 +47,6 @@ RY_FN uint64_t ry_ld_acq64(const uint64_t *p)
 #endif
 }
 
-RY_FN uint32_t ry_ld_acq32(const uint32_t *p)
-{
-    RY_POINT();
-#if RY_ON_GPU
-    uint32_t v;
-    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
-    return v;
-#else
-    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
-#endif
-}
-
 RY_FN void ry_st_rel64(uint64_t *p, uint64_t v)
 {
     RY_POINT();
@@ -150,21 +138,6 @@ RY_FN bool ry_take64_pe(uint64_t *p, uint64_t expect, uint64_t want, uint64_t *f
 #else
     return ry_cas64(p, expect, want, found);
 #endif
-}
-
-/* Raise *p to at least v; the former value is returned. */
-RY_FN uint64_t ry_raise64(uint64_t *p, uint64_t v)
-{
-    uint64_t old = ry_ld_acq64(p);
-
-    while (old < v) {
-        uint64_t found;
-
-        if (ry_cas64(p, old, v, &found))
-            break;
-        old = found;
-    }
-    return old;
 }
 
 #endif
