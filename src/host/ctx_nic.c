@@ -63,17 +63,16 @@ static int check_names(const struct ry_config *c, uint32_t ports, bool *ours)
     return RY_OK;
 }
 
-/* The ports that become rails, in the order of the selection: place and *n. */
-static int select_emu(const struct ry_config *c, uint32_t ports, uint32_t *place, uint32_t *n)
+int ry_ctx_select_emu(const struct ry_config *c, uint32_t ports, uint32_t *place, uint32_t *n)
 {
     uint32_t order[RY_RAILS_MAX], number;
     char device[16];
     bool ours;
     int rc = check_names(c, ports, &ours);
+    uint32_t taken = 0;
 
-    *n = 0;
     for (uint32_t i = 0; rc == RY_OK && i < ports; i++) {
-        uint32_t at = 0, k = *n;
+        uint32_t at = 0, k = taken;
 
         emu_name(c, i, device, sizeof(device), &number);
         if (ours && ry_select_takes(c->hca, device, number, &at) != 1)
@@ -84,21 +83,23 @@ static int select_emu(const struct ry_config *c, uint32_t ports, uint32_t *place
         }
         order[k] = at;
         place[k] = i;
-        ++*n;
+        taken++;
     }
-    if (rc == RY_OK && *n == 0)
+    if (rc == RY_OK && taken == 0)
         return ry_fail(RY_ERR_CONFIG, "'%.100s' in RAILYARD_HCA leaves no emulated port: keep one",
                        c->hca);
+    if (rc == RY_OK)
+        *n = taken;
     return rc;
 }
 
 static int open_emu(struct ry_ctx *ctx, struct ry_nic **out)
 {
     const struct ry_config *c = ctx->config;
-    uint32_t ports = (uint32_t)ry_config_at(&c->rails, ctx->boot->node, 2), n;
+    uint32_t ports = (uint32_t)ry_config_at(&c->rails, ctx->boot->node, 2), n = 0;
     uint32_t place[RY_RAILS_MAX];
     uint64_t rate[RY_RAILS_MAX];
-    int rc = select_emu(c, ports, place, &n);
+    int rc = ry_ctx_select_emu(c, ports, place, &n);
     struct ry_emu_cfg cfg = {
         .pe = ctx->boot->pe,
         .n_pes = ctx->boot->n_pes,

@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules of dispatch and combine. The number in a name is the schedule's in doc/proof.md. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <unistd.h>
 
-#include "death.h"
+#include <cmocka.h>
+
+#include "exchange.h"
 #include "sim/town.h"
+
+int ry_test_mask_main(void);
 
 enum { FAIL_US = 2000, ITERS = 200 };
 
@@ -57,23 +65,8 @@ static bool s23_channels_that_carried_nothing(struct town *t)
 static bool s43_forwarder_dies(struct town *t)
 {
     (void)t;
-    for (int when = 0; when < WHENS; when++) {
-        struct ry_test_death d = {.victim = 1, .when = (enum ry_test_when)when};
-
-        d.shape = (struct ry_test_shape){.pes = 4,
-                                         .nodes = 2,
-                                         .experts = 13,
-                                         .topk = 4,
-                                         .hidden = 128,
-                                         .tokens = 16,
-                                         .mode = RY_EP_HT,
-                                         .idx_bytes = 4};
-        d.shape.settings[0] = "HEAP_SIZE=16M";
-        d.shape.settings[1] = "P2P=off";
-        d.shape.settings[2] = "TIMEOUT=1s";
-        ry_test_death_run(&d);
-    }
-    return true;
+    cmocka_set_test_filter("ht_two_nodes");
+    return ry_test_mask_main() == 0;
 }
 
 int main(void)

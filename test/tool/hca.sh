@@ -42,6 +42,13 @@ for hca in emu0 emu0:1,emu1:1; do
     esac
 done
 
+# what a job takes counts the ports that are chosen
+for case in '=4' 'emu0:2=1' 'emu1,emu0:1=3'; do
+    RAILYARD_RAILS=4 RAILYARD_NIC=emu RAILYARD_HCA=${case%=*} run "plan, ${case%=*}" 0 "$R" info \
+        --plan 8 || continue
+    grep -q "^  ${case#*=} rails" "$work/out" || failed "not ${case#*=} rails in the plan"
+done
+
 # a list that was made for another library says nothing of emulated ports
 NVSHMEM_HCA_LIST=mlx5_0:1 run "another library's list" 0 "$R" ep "${small[@]}" --json - &&
     json ep "$work/out" "$good" 'len(j["rails"]) == 4'
