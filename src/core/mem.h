@@ -47,6 +47,18 @@ RY_FN uint64_t ry_ld_acq64(const uint64_t *p)
 #endif
 }
 
+RY_FN uint32_t ry_ld_acq32(const uint32_t *p)
+{
+    RY_POINT();
+#if RY_ON_GPU
+    uint32_t v;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+#else
+    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+#endif
+}
+
 RY_FN void ry_st_rel64(uint64_t *p, uint64_t v)
 {
     RY_POINT();
