@@ -27,8 +27,8 @@ int ry_mesh_peer_status(struct ry_mesh *m, uint32_t pe)
 
         if (ry_state_of(st) == RY_CH_DEAD && unfenced_rail(p, oc))
             return ry_fail(RY_ERR_UNREACHABLE,
-                           "pe %u is given up: its rail %s failed and its nic does not let go of it "
-                           "(no reset, no cut): restart that pe",
+                           "pe %u is given up: its rail %s failed, and its nic neither resets nor "
+                           "cuts it: restart that pe",
                            pe, unfenced_rail(p, oc));
         overdue += ry_state_of(st) == RY_CH_PARKED && ry_channel_overdue(oc->ch, &m->env);
         if (ry_state_of(st) == RY_CH_DEAD || (overdue && overdue == p->n_channels))
