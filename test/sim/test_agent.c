@@ -151,7 +151,7 @@ static bool no_queue_pair(struct town *t)
         if (!works(t) || !town_until(t, on_1, LONG_NS))
             return false;
         town_run(t, LONG_NS);
-        if (refusals == 0 || refusals > 60 || !on_1(t) || !works(t))
+        if (refusals == 0 || refusals > 100 || !on_1(t) || !works(t))
             return false;
         t->pe[pe].ops = whole;
         if (!town_until(t, on_0, 40 * TOWN_MS) || !works(t))
