@@ -16,12 +16,13 @@
  * | word                        | writer                                                         |
  * |-----------------------------|-----------------------------------------------------------------|
  * | ring.resv_head              | initiator: compare-and-swap; mover: CLOSED, reset               |
- * | ring.ready_head             | initiator, in order of reservation; mover: reset                |
- * | ring.lock, ring.prod        | initiator that holds the lock (handler gpu); mover              |
+ * | ring.ready_head             | initiator that has the turn (reads its own start); mover: reset |
+ * | ring.prod                   | initiator that has the turn (handler gpu); mover                |
  * | ring.base, first, wqe[]     | initiator; mover, while the ring is closed                      |
- * | *ring.dbr, *ring.uar        | handler gpu: holder of the lock; cpu modes: proxy thread        |
- * | *ring.pslot                 | initiator, by max (cpu modes)                                   |
+ * | *ring.dbr, *ring.uar        | handler gpu: who has the turn; cpu modes: proxy thread          |
+ * | *ring.pslot                 | initiator that has the turn (cpu modes); mover: CLOSED, reset   |
  * | *ring.pecho                 | proxy thread (cpu modes)                                        |
+ * | *ring.pbase                 | mover                                                           |
  * | *ring.cqe                   | NIC (and the agent while no QP is attached)                     |
  * | ring.cons                   | initiator that waits, by compare-and-swap of the same move      |
  * | ring.epoch, carried, failed_epoch | mover                                                     |
@@ -122,7 +123,8 @@ struct ry_slot_host {
     uint32_t qpn;
     uint32_t next_idx;   /* ring index at which the first record goes: behind the agent's probes */
     uint64_t offered_ns; /* when this life was armed */
-    uint64_t rsvd3[5];
+    uint64_t *pbase;     /* cpu modes, where the proxy cannot read the ring: base for it; else NULL */
+    uint64_t rsvd3[4];
 };
 RY_STATIC_ASSERT(sizeof(struct ry_slot_host) == 192, "agent's words of a slot");
 
@@ -131,7 +133,7 @@ struct ry_ring {
     uint64_t resv_head;
     uint64_t ready_head;
     uint64_t prod;
-    uint64_t lock;
+    uint64_t rsvd0;
     struct ry_wqe *wqe;
     uint64_t base;
     uint32_t qpn;
@@ -153,7 +155,8 @@ struct ry_ring {
     uint64_t proven;  /* packed: all before it that this life carried is visible there */
     uint64_t failed_epoch; /* newest life that was left by failure */
     struct ry_slot_host *host;
-    uint64_t rsvd[2];
+    uint64_t *pbase;
+    uint64_t rsvd;
 };
 RY_STATIC_ASSERT(sizeof(struct ry_ring) == 192, "ring: three lines");
 RY_STATIC_ASSERT(offsetof(struct ry_ring, cons) == 64, "completion words on their own line");
@@ -240,6 +243,8 @@ struct ry_env {
     uint64_t
         lost_ns_max; /* RAILYARD_TIMEOUT: without any usable path for this long, the peer is lost */
     uint32_t lane, width; /* cooperation: {0, 1} on the host */
+    uint32_t batch; /* power of two: blocks whose doorbell may be left to the next poster; 0: none */
+    uint32_t rsvd;
 };
 
 #endif

@@ -33,8 +33,8 @@
     X(NO_ALONE, "12", "a request at fault takes path after path")                                  \
     X(TWO_MOVERS, "13", "GOOD to MOVING by store: no one winner")                                  \
     X(READY_BY_STORE, "14", "ready_head does not wait for earlier reservations")                   \
-    X(RING_UNCHECKED, "14", "a slow thread rings without a look at the move")                      \
-    X(DOORBELL_STORE, "14", "the producer slot is stored, not raised")                             \
+    X(RING_UNCHECKED, "14", "a doorbell rung after the turn was passed on")                        \
+    X(DOORBELL_STORE, "14", "a producer slot stored after the turn was passed on")                 \
     X(CLOSE_OUTSIDE, "15", "the reservation does not look at CLOSED")                              \
     X(RESERVE_BEFORE_ROOM, "15", "room is not tested")                                             \
     X(ROOM_BY_COMPLETION, "15", "slots are free by completion, not by release")                    \

@@ -21,6 +21,7 @@ struct ry_gpu_fabric_attr {
     int failover;      /* 0: no backup is armed */
     int failback;      /* channels return to their home path when it is good again */
     uint64_t event_ns; /* from a port's change to the agent's hearing of it */
+    uint32_t handler;  /* enum ry_handler: gpu, or cpu_host_memory with a proxy thread */
 };
 
 #ifdef __cplusplus

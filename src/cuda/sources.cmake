@@ -4,6 +4,7 @@ set(ry_cuda_sources
     host/ep_gpu.c
     host/fabric.c
     host/fabric_agent.c
+    host/fabric_proxy.c
     ht_combine.cu
     ht_dispatch.cu
     ht_plan.cu

@@ -164,7 +164,7 @@ static bool deepep_677(void)
  * what was never sent is quiet at once; a read that no NIC answers ends at its deadline. */
 static bool deepep_509(void)
 {
-    uint64_t acked, end;
+    uint64_t acked, end, at;
     uint8_t syn;
 
     yard_open(&y, 16, RY_HANDLER_GPU, 1);
@@ -173,7 +173,8 @@ static bool deepep_509(void)
     yard_post(&y, 0x1000, 1, &end);
     ry_channel_progress(&y.ch, &y.env, &acked);
     return !ry_channel_reusable(&y.ch, 0, end) &&
-           ry_move_await(&y.ch.ring[0], end, y.now + 50000, &y.env, &syn) == RY_ERR_TIMEOUT;
+           ry_move_await(&y.ch.ring[0], end, y.now + 50000, &y.env, &syn, &at) ==
+               RY_ERR_TIMEOUT;
 }
 
 int main(void)

@@ -9,7 +9,11 @@
 #include "cuda/host/driver.h"
 #include "host/error.h"
 
-enum { LINE = 64, SYSTEM_BYTES = 64 << 10 };
+enum {
+    LINE = 64,
+    SYSTEM_BYTES = 64 << 10,
+    RY_FABRIC_BATCH = 32, /* blocks whose doorbell may be left to the next warp */
+};
 
 static void *take(uint8_t *base, uint64_t *at, uint64_t bytes)
 {
@@ -80,7 +84,7 @@ static void channel_init(struct ry_gpu_fabric *f, uint32_t pe, uint32_t peer, ui
     ch->peer = peer;
     ch->id = c;
     ch->depth = f->attr.depth;
-    ch->handler = RY_HANDLER_GPU;
+    ch->handler = f->attr.handler;
     ch->hint = &p->pinned->hint;
     ch->read_laddr = (uint64_t)(p->heap + LINE + 8ull * i);
     ch->read_raddr = (uint64_t)f->pe[peer].heap;
@@ -112,6 +116,7 @@ static void world_fill(struct ry_gpu_fabric *f, uint32_t pe)
     w->env.move_ns_max = 2000000;
     w->env.lost_ns_max = f->attr.timeout_ns;
     w->env.width = 1;
+    w->env.batch = RY_FABRIC_BATCH;
     w->timeout_ns = f->attr.timeout_ns;
     w->pe = pe;
     w->pes = f->attr.pes;
@@ -154,6 +159,7 @@ static cudaError_t engines_start(struct ry_gpu_fabric *f, uint32_t pe)
             e[n].port = pe * f->attr.ports + port;
             e[n].part = part;
             e[n].parts = f->attr.parts;
+            e[n].ports = f->attr.ports;
             e[n].rate_bps = f->attr.rate_bps;
             e[n].retry_ns = f->attr.retry_ns;
         }
@@ -183,6 +189,12 @@ static int attr_check(const struct ry_gpu_fabric_attr *a)
     if (a->depth < RY_DEPTH_MIN || a->depth > RY_DEPTH_MAX || (a->depth & (a->depth - 1)))
         return ry_fail(RY_ERR_INVALID, "depth %u: a power of two from %d to %d", a->depth,
                        RY_DEPTH_MIN, RY_DEPTH_MAX);
+    if (a->handler == RY_HANDLER_CPU)
+        return ry_fail(RY_ERR_UNSUPPORTED,
+                       "handler cpu needs producer slots in gpu memory that the host can map: no "
+                       "gdrdrv here, use gpu or cpu_host_memory");
+    if (a->handler > RY_HANDLER_CPU_HOST_MEMORY)
+        return ry_fail(RY_ERR_INVALID, "handler %u: gpu is 0, cpu_host_memory 2", a->handler);
     if (a->heap_bytes < SYSTEM_BYTES)
         return ry_fail(RY_ERR_INVALID, "heap of %llu bytes: at least %d",
                        (unsigned long long)a->heap_bytes, SYSTEM_BYTES);
@@ -238,6 +250,8 @@ int ry_gpu_fabric_open(const struct ry_gpu_fabric_attr *attr, struct ry_gpu_fabr
     if (rc == RY_OK && e != cudaSuccess)
         rc = ry_gpu_fail(e, "cannot open the fabric");
     if (rc == RY_OK)
+        rc = ry_fabric_proxy_start(f);
+    if (rc == RY_OK)
         rc = ry_fabric_agent_start(f);
     if (rc != RY_OK) {
         ry_gpu_fabric_close(f);
@@ -261,6 +275,7 @@ void ry_gpu_fabric_close(struct ry_gpu_fabric *f)
             cudaStreamSynchronize(p->engine_stream);
         }
     }
+    ry_fabric_proxy_stop(f); /* behind the engines: a mover may wait for its echo */
     for (uint32_t i = 0; i < f->attr.pes; i++) {
         struct ry_fabric_pe *p = &f->pe[i];
 

@@ -53,7 +53,12 @@ static void slot_arm(struct ry_gpu_fabric *f, uint32_t pe, uint32_t i, uint32_t 
     uint8_t *words = p->words + half * 2 * LINE;
     struct ry_gnic_qp *qp = &p->pinned->staging;
     struct ry_cqe *cqe = (struct ry_cqe *)p->pinned->cqe;
+    struct ry_fabric_bell *bell =
+        f->attr.handler == RY_HANDLER_GPU ? NULL : &p->pinned->bell[i][s][epoch & 1];
 
+    __atomic_store_n(&slot->rings, 0, __ATOMIC_SEQ_CST);
+    if (bell)
+        memset(bell, 0, sizeof(*bell)); /* the life before the last had it, and is fenced */
     memset(cqe, 0, sizeof(*cqe));
     cqe->tail = ry_cqe_encode(0, 0, RY_CQE_INVALID, 1);
     put(p, words, cqe, sizeof(*cqe));
@@ -61,7 +66,7 @@ static void slot_arm(struct ry_gpu_fabric *f, uint32_t pe, uint32_t i, uint32_t 
     memset(qp, 0, sizeof(*qp));
     qp->wqe = (struct ry_wqe *)(p->rings + half * f->attr.depth * RY_WQE_BYTES);
     qp->cqe = (struct ry_cqe *)words;
-    qp->uar = (uint64_t *)(words + LINE);
+    qp->uar = bell ? &bell->uar : (uint64_t *)(words + LINE);
     qp->report = &p->pinned->report[i][s];
     qp->mask = f->attr.depth - 1;
     qp->qpn = 0x100u + f->next_qpn++;
@@ -71,14 +76,19 @@ static void slot_arm(struct ry_gpu_fabric *f, uint32_t pe, uint32_t i, uint32_t 
     put(p, &p->qp_device[q], qp, offsetof(struct ry_gnic_qp, want));
     put_word(p, &p->qp_device[q].want, epoch);
     slot->epoch = epoch;
+    slot->qpn = qp->qpn;
+    __atomic_store_n(&slot->rings, epoch, __ATOMIC_RELEASE);
     slot->port = qp->port;
     slot->peer_port = qp->peer_port;
     slot->armed = true;
     slot->failed = false;
     h->wqe = qp->wqe;
     h->cqe = qp->cqe;
-    h->dbr = (uint32_t *)(words + LINE + 16);
+    h->dbr = bell ? (uint32_t *)&bell->dbr : (uint32_t *)(words + LINE + 16);
     h->uar = qp->uar;
+    h->pslot = bell ? &bell->pslot : NULL;
+    h->pecho = bell ? &bell->pecho : NULL;
+    h->pbase = bell ? &bell->pbase : NULL;
     h->lkeys = p->keys + (pe * f->attr.ports + port) * RY_GNIC_MRS;
     h->rkeys = p->keys + (peer * f->attr.ports + port) * RY_GNIC_MRS;
     h->qpn = qp->qpn;
