@@ -18,6 +18,10 @@
 #include "cuda/ptx.h"
 #include "cuda/world.h"
 
+#ifndef RY_WORLD_FAILOVER /* a build without failover, to compare with, defines it as 0 */
+#define RY_WORLD_FAILOVER(w) ((w)->failover)
+#endif
+
 enum ry_scope { RY_THREAD, RY_WARP, RY_BLOCK };
 
 RY_DEV bool ry_scope_leads(enum ry_scope s)
@@ -74,8 +78,8 @@ RY_DEV_COLD int ry_world_turn(const struct ry_gpu_world *w, struct ry_channel *c
 {
     int rc = ry_channel_poll(ch, &w->env, acked);
 
-    if (rc == RY_ERR_PATH && !w->failover)
-        return rc;
+    if (!RY_WORLD_FAILOVER(w))
+        return rc == RY_ERR_PATH || rc == RY_ERR_UNREACHABLE ? rc : RY_OK;
     if (rc == RY_ERR_PATH || rc == RY_ERR_AGAIN || (turn & 127u) == 127u)
         rc = ry_channel_progress(ch, &w->env, acked);
     return rc == RY_ERR_UNREACHABLE || rc == RY_ERR_STALLED ? rc : RY_OK;
@@ -314,7 +318,7 @@ RY_DEV_COLD void ry_world_watch(const struct ry_gpu_world *w, uint32_t turn)
 
     if (i / w->channels == w->pe || w->direct[i / w->channels])
         return;
-    if (w->failover)
+    if (RY_WORLD_FAILOVER(w))
         ry_channel_progress(&w->ch[i], &w->env, &acked);
 }
 
