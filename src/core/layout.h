@@ -22,7 +22,6 @@
  * | *ring.dbr, *ring.uar        | handler gpu: who has the turn; cpu modes: proxy thread          |
  * | *ring.pslot                 | initiator that has the turn (cpu modes); mover: CLOSED, reset   |
  * | *ring.pecho                 | proxy thread (cpu modes)                                        |
- * | *ring.pbase                 | mover                                                           |
  * | *ring.cqe                   | NIC (and the agent while no QP is attached)                     |
  * | ring.cons                   | initiator that waits, by compare-and-swap of the same move      |
  * | ring.epoch, carried, failed_epoch | mover                                                     |
@@ -123,8 +122,7 @@ struct ry_slot_host {
     uint32_t qpn;
     uint32_t next_idx;   /* ring index at which the first record goes: behind the agent's probes */
     uint64_t offered_ns; /* when this life was armed */
-    uint64_t *pbase;     /* cpu modes, where the proxy cannot read the ring: base for it; else NULL */
-    uint64_t rsvd3[4];
+    uint64_t rsvd3[5];
 };
 RY_STATIC_ASSERT(sizeof(struct ry_slot_host) == 192, "agent's words of a slot");
 
@@ -155,8 +153,7 @@ struct ry_ring {
     uint64_t proven;  /* packed: all before it that this life carried is visible there */
     uint64_t failed_epoch; /* newest life that was left by failure */
     struct ry_slot_host *host;
-    uint64_t *pbase;
-    uint64_t rsvd;
+    uint64_t rsvd[2];
 };
 RY_STATIC_ASSERT(sizeof(struct ry_ring) == 192, "ring: three lines");
 RY_STATIC_ASSERT(offsetof(struct ry_ring, cons) == 64, "completion words on their own line");

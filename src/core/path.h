@@ -69,7 +69,6 @@ RY_FN void ry_ring_adopt(struct ry_ring *r)
     ry_st_ptr(&r->uar, h->uar);
     ry_st_ptr(&r->pslot, h->pslot);
     r->pecho = h->pecho;
-    r->pbase = h->pbase;
     ry_st_ptr(&r->lkeys, h->lkeys);
     ry_st_ptr(&r->rkeys, h->rkeys);
     r->nic_qp = h->nic_qp;
@@ -91,8 +90,6 @@ RY_FN void ry_ring_place(struct ry_ring *r, uint64_t from)
     uint64_t next = ry_ring_next(r);
 
     ry_st_rel64(&r->base, (from - next) & RY_SEQ_MASK);
-    if (r->pbase) /* mover to proxy: behind it comes the producer slot */
-        ry_st_rel64(r->pbase, (from - next) & RY_SEQ_MASK);
     ry_st_rel64(&r->resv_head, RY_CLOSED | from);
     ry_st_rel64(&r->first, from);
     ry_st_rel64(&r->proven, RY_CLOSED | from);

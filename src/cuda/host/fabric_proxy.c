@@ -1,63 +1,83 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The proxy of handler cpu_host_memory: initiators store a producer slot in pinned host memory, and
- * this thread rings for them. The ring is in device memory, which the host does not read: the mover
- * shows the ring's base beside the slot, and of the doorbell word the NIC uses index and number. */
+/* Handler cpu_host_memory: a host thread reads the initiators' slots in pinned memory and writes
+ * the doorbells, which stand there too. Rings are in GPU memory, where it cannot look: it makes the
+ * doorbell word from the slot's sequence, and copies a ring's base once for each move. */
 #include "cuda/host/fabric_inside.h"
 
 #include <sched.h>
+#include <string.h>
 
 #include "core/queue.h"
+#include "cuda/host/driver.h"
 #include "host/error.h"
 
-/* One look at one slot; `last` is what was seen of this life. */
-static bool look(struct ry_fabric_slot *slot, struct ry_fabric_bell bells[2], uint64_t *life,
-                 uint64_t *last)
+/* What the proxy remembers of a slot. */
+struct memory {
+    uint64_t last, base;
+    bool known; /* base is that of last's move */
+};
+
+static bool base_copy(struct ry_fabric_pe *p, uint32_t i, uint32_t s, uint64_t *base)
 {
-    uint64_t epoch = __atomic_load_n(&slot->rings, __ATOMIC_ACQUIRE), v;
-    struct ry_fabric_bell *b = &bells[epoch & 1];
+    cudaError_t rc;
 
-    if (!epoch)
+    cudaSetDevice(p->device);
+    rc = cudaMemcpyAsync(&p->pinned->base, &p->ch_device[i].ring[s].base, 8, cudaMemcpyDeviceToHost,
+                         p->proxy_stream);
+    if (rc == cudaSuccess)
+        rc = cudaStreamSynchronize(p->proxy_stream);
+    *base = p->pinned->base;
+    return rc == cudaSuccess;
+}
+
+/* One look at one slot. A CLOSED one is echoed, and not rung again until a mover opens it. */
+static bool look(struct ry_fabric_pe *p, uint32_t i, uint32_t s, struct memory *m)
+{
+    struct ry_fabric_bell *bell = &p->pinned->bell[i][s];
+    const struct ry_slot_host *h = &p->pinned->slot[i][s];
+    uint64_t v = ry_observe_pslot(&bell->pslot), word;
+    uint32_t idx;
+
+    if (v == m->last)
         return false;
-    if (epoch != *life) {
-        *life = epoch;
-        *last = 0;
-    }
-    v = ry_observe_pslot(&b->pslot);
-    if (v == *last)
-        return false;
-    *last = v;
     if (ry_packed_closed(v)) {
-        ry_publish_echo(&b->pecho, v);
-    } else {
-        uint32_t idx = (uint32_t)(ry_packed_seq(v) - ry_ld_rlx64(&b->pbase));
-        struct ry_wqe head;
-
-        ry_wqe_head(&head, RY_OP_WRITE, idx - 1, slot->qpn, 3);
-        ry_publish_dbr((uint32_t *)&b->dbr, idx);
-        ry_ring_doorbell(&b->uar, ry_wqe_doorbell(&head));
+        m->last = v;
+        m->known = false;
+        ry_publish_echo(&bell->pecho, v);
+        return true;
     }
+    if (!m->known || ry_packed_move(v) != ry_packed_move(m->last))
+        m->known = base_copy(p, i, s, &m->base);
+    if (!m->known)
+        return false; /* the next look tries again */
+    m->last = v;
+    idx = (uint32_t)(ry_packed_seq(v) - m->base);
+    word = (uint64_t)ry_be32((idx - 1) << 8) | (uint64_t)ry_be32(h->qpn << 8) << 32;
+    ry_publish_dbr(h->dbr, idx);
+    ry_ring_doorbell(h->uar, word);
     return true;
 }
 
 static void *proxy_run(void *arg)
 {
-    static const uint32_t idle_turns = 2000;
     struct ry_gpu_fabric *f = arg;
+    static const struct memory none;
+    struct memory m[RY_GNIC_PES_MAX][RY_FABRIC_CHANNELS_MAX][RY_SLOTS];
     uint32_t n = f->attr.pes * f->attr.channels, idle = 0;
 
+    for (uint32_t pe = 0; pe < f->attr.pes; pe++)
+        for (uint32_t i = 0; i < n; i++)
+            for (uint32_t s = 0; s < RY_SLOTS; s++)
+                m[pe][i][s] = none;
     while (!__atomic_load_n(&f->proxy_stop, __ATOMIC_ACQUIRE)) {
         bool any = false;
 
         for (uint32_t pe = 0; pe < f->attr.pes; pe++)
             for (uint32_t i = 0; i < n; i++)
-                for (uint32_t s = 0; s < RY_SLOTS; s++) {
-                    struct ry_fabric_pe *p = &f->pe[pe];
-
-                    any |= look(&p->slot[i][s], p->pinned->bell[i][s], &p->proxy_life[i][s],
-                                &p->proxy_last[i][s]);
-                }
+                for (uint32_t s = 0; s < RY_SLOTS && i / f->attr.channels != pe; s++)
+                    any |= look(&f->pe[pe], i, s, &m[pe][i][s]);
         idle = any ? 0 : idle + 1;
-        if (idle > idle_turns)
+        if (idle > 1000)
             sched_yield();
     }
     return NULL;
@@ -65,8 +85,6 @@ static void *proxy_run(void *arg)
 
 int ry_fabric_proxy_start(struct ry_gpu_fabric *f)
 {
-    if (f->attr.handler == RY_HANDLER_GPU)
-        return RY_OK;
     if (pthread_create(&f->proxy, NULL, proxy_run, f))
         return ry_fail(RY_ERR_SYSTEM, "cannot start the proxy's thread");
     f->proxy_running = true;
@@ -77,7 +95,7 @@ void ry_fabric_proxy_stop(struct ry_gpu_fabric *f)
 {
     if (!f->proxy_running)
         return;
-    __atomic_store_n(&f->proxy_stop, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&f->proxy_stop, 1, __ATOMIC_RELEASE);
     pthread_join(f->proxy, NULL);
     f->proxy_running = false;
 }
