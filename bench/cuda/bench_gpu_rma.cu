@@ -18,7 +18,8 @@ struct timings {
 };
 
 /* Warp w of all puts `bytes` over and over; one quiet at the end. */
-static __global__ void put_kernel(const __grid_constant__ struct ry_gpu_world w, uint8_t *heap,
+static __global__ void __launch_bounds__(512, 1)
+put_kernel(const __grid_constant__ struct ry_gpu_world w, uint8_t *heap,
                                   uint32_t bytes, uint32_t times, struct timings *out)
 {
     uint32_t warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -160,6 +161,7 @@ static double rate(int devices, uint32_t ports, uint64_t rate_bps, uint32_t byte
 
         CHECK_CUDA(cudaEventRecord(begin, s.stream[0]));
         put_kernel<<<1, 512, 0, s.stream[0]>>>(s.world[0], s.heap[0], bytes, times, s.t[0]);
+        CHECK_CUDA(cudaGetLastError());
         CHECK_CUDA(cudaEventRecord(end, s.stream[0]));
         join(&s);
         CHECK_CUDA(cudaEventElapsedTime(&ms, begin, end));
@@ -240,6 +242,7 @@ static void trip(struct setup *s, uint32_t from, int minimal)
         CHECK_CUDA(cudaSetDevice((int)p % s->devices));
         trip_kernel<<<1, 1, 0, s->stream[p]>>>(s->world[p], s->heap[p], 1 - p, from, minimal,
                                                s->t[p]);
+        CHECK_CUDA(cudaGetLastError());
     }
     join(s);
 }

@@ -14,7 +14,8 @@
 
 #include "cuda/rma.h"
 
-static __global__ void lean_kernel(const __grid_constant__ struct ry_gpu_world w, uint8_t *heap,
+static __global__ void __launch_bounds__(256, 3)
+lean_kernel(const __grid_constant__ struct ry_gpu_world w, uint8_t *heap,
                                    uint32_t bytes, uint32_t peer, int *out)
 {
     struct ry_sector *signal = (struct ry_sector *)heap;

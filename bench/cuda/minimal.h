@@ -46,6 +46,7 @@ __device__ static inline void minimal_post(const struct minimal *m, uint32_t idx
     bell = ry_wqe_doorbell(&b);
     ry_wqe_store(&m->wqe[idx & m->mask], &a);
     ry_wqe_store(&m->wqe[(idx + 1) & m->mask], &b);
+    ry_fence_sys();
     ry_publish_dbr(m->dbr, idx + 2);
     ry_ring_doorbell(m->uar, bell);
 }

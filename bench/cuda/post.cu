@@ -11,7 +11,8 @@ __device__ static unsigned long long bell_at; /* clock at the newest doorbell st
 #include "cuda/rma.h"
 #include "minimal.h"
 
-static __global__ void post_kernel(const __grid_constant__ struct ry_gpu_world w, uint8_t *heap,
+static __global__ void __launch_bounds__(256, 2)
+post_kernel(const __grid_constant__ struct ry_gpu_world w, uint8_t *heap,
                                    enum post_kind kind, struct post_times *out)
 {
     struct ry_channel *ch = ry_world_channel(&w, 1, 0);

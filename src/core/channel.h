@@ -42,7 +42,7 @@ RY_FN struct ry_req ry_proof_req(const struct ry_channel *ch)
 }
 
 /* Remember that a proof read stands before sequence `end`. */
-RY_FN void ry_channel_note_proof(struct ry_channel *ch, uint64_t end)
+RY_COLD_FN void ry_channel_note_proof(struct ry_channel *ch, uint64_t end)
 {
     uint32_t quarter = ch->depth / RY_PROBES;
 
@@ -126,7 +126,7 @@ RY_FN int ry_channel_post(struct ry_channel *ch, const struct ry_req *reqs, uint
 }
 
 /* Post a proof read behind everything posted so far; *end as above. */
-RY_FN int ry_channel_post_proof(struct ry_channel *ch, const struct ry_env *env, uint64_t *end)
+RY_COLD_FN int ry_channel_post_proof(struct ry_channel *ch, const struct ry_env *env, uint64_t *end)
 {
     struct ry_req q = ry_proof_req(ch);
     struct ry_grant g;
@@ -195,7 +195,7 @@ RY_FN void ry_channel_prove(struct ry_channel *ch, struct ry_ring *r, uint64_t c
 /* Look for completions once. 1: something completed; 0: nothing; AGAIN: a move is under way or
  * nothing is active; PATH: the active path failed, ry_channel_move is due; UNREACHABLE: given up.
  * *acked is the sequence behind the newest acknowledged block. */
-RY_FN int ry_channel_poll(struct ry_channel *ch, const struct ry_env *env, uint64_t *acked)
+RY_COLD_FN int ry_channel_poll(struct ry_channel *ch, const struct ry_env *env, uint64_t *acked)
 {
     uint64_t st = ry_observe_state(ch), cons, at = 0;
     struct ry_ring *r = &ch->ring[ry_state_active(st)];
@@ -262,7 +262,7 @@ RY_FN bool ry_slot_clean(const struct ry_channel *ch, uint32_t slot, bool active
 
 /* May the buffers of the messages in [from, to) be written again, by either end? Asked by the
  * initiator only; a move that runs meanwhile answers no. */
-RY_FN bool ry_channel_reusable(const struct ry_channel *ch, uint64_t from, uint64_t to)
+RY_COLD_FN bool ry_channel_reusable(const struct ry_channel *ch, uint64_t from, uint64_t to)
 {
     uint64_t st = ry_observe_state(ch);
     bool clean = true;

@@ -188,7 +188,9 @@ struct ry_channel {
     uint64_t op_error_seq;
     uint64_t last_replayed; /* by the newest move */
     uint64_t blame_ns;      /* when the suspicion began */
-    uint64_t rsvd[5];
+    uint64_t alone;         /* records that ran before the rest because of a suspicion */
+    uint64_t parks;         /* times without a usable path */
+    uint64_t rsvd[3];
     struct ry_ring ring[RY_SLOTS];
 };
 RY_STATIC_ASSERT(offsetof(struct ry_channel, ring) == 256, "channel words: four lines");

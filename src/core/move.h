@@ -43,7 +43,7 @@ RY_FN int ry_move_await(struct ry_ring *r, uint64_t seq, uint64_t until, const s
 /* Planned: read once through the path that is left. *end grows by the read, unless the log ends
  * with one already: a planned move that fails again and again must not outgrow the ring.
  * 0: all before it is visible; else the path is to be left as a failed one. */
-RY_FN int ry_move_read_through(struct ry_channel *ch, uint32_t slot, const struct ry_env *env,
+RY_COLD_FN int ry_move_read_through(struct ry_channel *ch, uint32_t slot, const struct ry_env *env,
                                uint64_t *end)
 {
     struct ry_ring *r = &ch->ring[slot];
@@ -192,7 +192,7 @@ RY_FN uint64_t ry_records_carry(const struct ry_view *l, uint32_t log, const str
 }
 
 /* What a life that failed under a replay says of the suspicion. [s, stop) was running. */
-RY_FN void ry_move_judge(struct ry_channel *ch, uint32_t log, struct ry_ring *t, uint64_t from,
+RY_COLD_FN void ry_move_judge(struct ry_channel *ch, uint32_t log, struct ry_ring *t, uint64_t from,
                          uint64_t s, uint64_t stop, uint64_t end, uint64_t at, uint8_t syn,
                          const struct ry_env *env)
 {
@@ -219,7 +219,7 @@ RY_FN void ry_move_judge(struct ry_channel *ch, uint32_t log, struct ry_ring *t,
  * time if one of them was named or many failed together before, so that an error names the very
  * record (a collapsed CQ would show flushes of the others). 0, and *done is how far the target
  * carries. PATH: it failed here too; the message was voided if it is to blame. */
-RY_FN int ry_move_alone(struct ry_channel *ch, uint32_t log, uint32_t to, uint32_t move,
+RY_COLD_FN int ry_move_alone(struct ry_channel *ch, uint32_t log, uint32_t to, uint32_t move,
                         uint64_t from, uint64_t suspect, uint64_t end, const struct ry_env *env,
                         uint64_t *done)
 {
@@ -246,6 +246,7 @@ RY_FN int ry_move_alone(struct ry_channel *ch, uint32_t log, uint32_t to, uint32
             break;
     }
     *done = s;
+    ch->alone += (uint64_t)ry_seq_diff(s, from);
     if (rc == RY_OK)
         return rc;
     if (rc == RY_ERR_PATH)
@@ -258,7 +259,7 @@ RY_FN int ry_move_alone(struct ry_channel *ch, uint32_t log, uint32_t to, uint32
 }
 
 /* Copy [from, end) to slot `to`: *next is the sequence behind the proof read. */
-RY_FN void ry_move_copy(struct ry_channel *ch, uint32_t log, uint32_t to, uint32_t move,
+RY_COLD_FN void ry_move_copy(struct ry_channel *ch, uint32_t log, uint32_t to, uint32_t move,
                         uint64_t from, uint64_t end, uint64_t *next)
 {
     struct ry_ring *t = &ch->ring[to];
@@ -307,6 +308,7 @@ RY_FN void ry_move_finish(struct ry_channel *ch, uint32_t to, uint32_t move, uin
 RY_FN int ry_move_park(struct ry_channel *ch, uint32_t log, uint32_t move, const struct ry_env *env)
 {
     RY_MARK("parked");
+    ch->parks++;
     if (!ry_ld_acq64(&ch->parked_ns))
         ry_st_rel64(&ch->parked_ns, ry_now(env));
     ry_st_rel64(&ch->state, ry_state_pack(RY_CH_PARKED, log, move));
@@ -394,7 +396,7 @@ RY_FN int ry_move_begin(struct ry_channel *ch, enum ry_move_kind kind, uint64_t 
  * path; NOT_FOUND: planned, and no target; UNREACHABLE: given up; STALLED: an initiator or the
  * proxy stopped in mid-submit, the context is broken. The caller holds no reservation on this
  * channel. */
-RY_FN int ry_channel_move(struct ry_channel *ch, enum ry_move_kind kind, uint64_t seen,
+RY_COLD_FN int ry_channel_move(struct ry_channel *ch, enum ry_move_kind kind, uint64_t seen,
                           const struct ry_env *env)
 {
     uint32_t log = ry_state_active(seen), move = ry_state_move(seen);
@@ -475,7 +477,7 @@ RY_FN bool ry_channel_give_up(struct ry_channel *ch, const struct ry_env *env)
 /* Look, and act on what is seen: completions, a failed path, the agent's wishes, a parked channel
  * that has a path again. What every wait calls in its loop. Returns as ry_channel_poll, or STALLED.
  */
-RY_FN int ry_channel_progress(struct ry_channel *ch, const struct ry_env *env, uint64_t *acked)
+RY_COLD_FN int ry_channel_progress(struct ry_channel *ch, const struct ry_env *env, uint64_t *acked)
 {
     uint64_t st = ry_observe_state(ch);
     const struct ry_ring *r = &ch->ring[ry_state_active(st)];

@@ -44,6 +44,16 @@ RY_FN void ry_relax(const struct ry_env *env)
 #endif
 }
 
+/* Between looks at ready_head: on the GPU the turn comes within a few looks. */
+RY_FN void ry_relax_turn(const struct ry_env *env)
+{
+#if RY_ON_GPU
+    (void)env;
+#else
+    env->relax(env->arg);
+#endif
+}
+
 RY_FN void ry_kick(const struct ry_env *env, struct ry_ring *ring, uint32_t prod_idx)
 {
 #if RY_ON_GPU
@@ -66,10 +76,9 @@ RY_FN void ry_publish_ready(struct ry_ring *r, uint64_t v) { ry_st_rel64_pe(&r->
 RY_FN uint64_t ry_observe_cons(const struct ry_ring *r) { return ry_ld_acq64_pe(&r->cons); }
 /* Initiator to NIC: the doorbell record may be read once the doorbell word is; the NIC then sees
  * every WQE block before it. A NIC may read the record unasked, so that the blocks come before it
- * by a fence of its own. */
+ * by a fence of their own (the caller's ry_fence_sys). */
 RY_FN void ry_publish_dbr(uint32_t *dbr, uint32_t prod_idx)
 {
-    ry_fence_sys();
     ry_st_fenced32(dbr, ry_be32(prod_idx & 0xffff));
 }
 RY_FN void ry_ring_doorbell(uint64_t *uar, uint64_t word)
@@ -80,7 +89,6 @@ RY_FN void ry_ring_doorbell(uint64_t *uar, uint64_t word)
 /* Initiator to proxy thread: the blocks before the slot's sequence are written. */
 RY_FN void ry_publish_pslot(uint64_t *p, uint64_t v)
 {
-    ry_fence_sys();
     ry_st_fenced64(p, v);
 }
 /* Proxy thread: what it is told, and its answer to a mover. */
@@ -298,13 +306,15 @@ RY_FN void ry_queue_write(const struct ry_grant *g, uint32_t i, const struct ry_
 /* --- ring --- */
 
 /* Doorbell for everything before `ready`, written by whoever may; `word` is what the last block
- * begins with. */
+ * begins with. The blocks are fenced already. */
 RY_FN void ry_queue_bell(struct ry_ring *r, uint32_t *dbr, uint64_t *uar, uint32_t idx,
                          uint64_t word, const struct ry_env *env)
 {
     ry_publish_dbr(dbr, idx);
     ry_ring_doorbell(uar, word);
+#if RY_ON_GPU
     RY_BELL_RUNG();
+#endif
     ry_kick(env, r, idx);
 }
 
@@ -313,6 +323,7 @@ RY_FN void ry_queue_bell_at(struct ry_ring *r, uint64_t ready, const struct ry_e
 {
     uint32_t idx = (uint32_t)(ready - ry_ld_rlx64(&r->base));
 
+    ry_fence_sys();
     ry_queue_bell(r, r->dbr, r->uar, idx, ry_wqe_doorbell(&r->wqe[(idx - 1) & r->mask]), env);
 }
 
@@ -321,6 +332,7 @@ RY_FN void ry_queue_ring(struct ry_channel *ch, struct ry_ring *r, uint32_t move
                          const struct ry_env *env)
 {
     if (ch->handler != RY_HANDLER_GPU) {
+        ry_fence_sys();
         ry_publish_pslot(r->pslot, ry_pack(move, end));
         return;
     }
@@ -338,14 +350,19 @@ RY_FN bool ry_view_left_to_next(const struct ry_view *v, const struct ry_grant *
            v->move == ry_packed_move(resv);
 }
 
-/* By whoever has the turn. */
+/* By whoever has the turn. A thread that did not wait for it fences its blocks while the look at
+ * resv_head is under way; one that did lets the next go first, if it may. */
 RY_FN void ry_view_ring_it(const struct ry_view *v, const struct ry_grant *g, uint64_t end,
-                           const struct ry_env *env)
+                           bool waited, const struct ry_env *env)
 {
     uint64_t resv = env->batch ? ry_look64_pe(&v->ring->resv_head) : 0;
 
+    if (!waited)
+        ry_fence_sys();
     if (ry_view_left_to_next(v, g, end, resv, env))
         return;
+    if (waited)
+        ry_fence_sys();
     if (v->handler != RY_HANDLER_GPU) {
         ry_publish_pslot(v->pslot, ry_pack(g->move, end));
         return;
@@ -372,6 +389,22 @@ RY_FN bool ry_proxy_step(struct ry_ring *r, uint64_t *pslot, uint64_t *pecho, ui
     return true;
 }
 
+RY_FN bool ry_view_await_turn(const struct ry_view *v, uint64_t mine, const struct ry_env *env)
+{
+    uint64_t until = 0;
+
+    while (ry_observe_ready(v->ring) != mine && !RY_MUT(RY_MUT_READY_BY_STORE)) {
+        uint64_t now = ry_now(env);
+
+        if (!until)
+            until = now + env->ready_ns_max;
+        else if (now >= until)
+            return false;
+        ry_relax_turn(env);
+    }
+    return true;
+}
+
 /* Ring and publish a grant whose blocks are written, in order of reservation. STALLED: an earlier
  * reserver did not publish within env's patience; the context is broken, because its hole stops
  * all. */
@@ -379,25 +412,16 @@ RY_FN int ry_view_publish(const struct ry_view *v, const struct ry_grant *g,
                           const struct ry_env *env)
 {
     uint64_t mine = ry_pack(g->move, g->seq), end = ry_seq_add(g->seq, g->n);
-    uint64_t until = 0;
+    bool waited = v->ready != mine;
 
-    if (RY_UNLIKELY(v->ready != mine)) {
-        while (ry_observe_ready(v->ring) != mine && !RY_MUT(RY_MUT_READY_BY_STORE)) {
-            uint64_t now = ry_now(env);
-
-            if (!until)
-                until = now + env->ready_ns_max;
-            else if (now >= until)
-                return RY_ERR_STALLED;
-            ry_relax(env);
-        }
-    }
+    if (RY_UNLIKELY(waited) && !ry_view_await_turn(v, mine, env))
+        return RY_ERR_STALLED;
     if (RY_MUT(RY_MUT_RING_UNCHECKED) || RY_MUT(RY_MUT_DOORBELL_STORE)) {
         ry_publish_ready(v->ring, ry_pack(g->move, end));
-        ry_view_ring_it(v, g, end, env);
+        ry_view_ring_it(v, g, end, waited, env);
         return RY_OK;
     }
-    ry_view_ring_it(v, g, end, env);
+    ry_view_ring_it(v, g, end, waited, env);
     ry_publish_ready(v->ring, ry_pack(g->move, end));
     return RY_OK;
 }
