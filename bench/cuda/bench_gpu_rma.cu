@@ -17,15 +17,17 @@ struct timings {
     uint64_t failed, ns;
 };
 
-/* Warp w of all puts `bytes` over and over; one quiet at the end. */
+/* Warp w of all puts `bytes` over and over; one quiet at the end of each block. */
 static __global__ void __launch_bounds__(512, 1)
-put_kernel(const __grid_constant__ struct ry_gpu_world w, uint8_t *heap,
-                                  uint32_t bytes, uint32_t times, struct timings *out)
+put_kernel(const __grid_constant__ struct ry_gpu_world w, uint8_t *heap, uint32_t bytes,
+           uint32_t times, struct timings *out)
 {
-    uint32_t warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    uint32_t warps = gridDim.x * blockDim.x / 32;
+    uint32_t warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
 
     for (uint32_t i = 0; i < times; i++) {
-        uint32_t at = (warp + warps * (i % 8)) * bytes;
+        uint32_t places = (64u << 20) / bytes;
+        uint64_t at = (uint64_t)((warp + warps * i) % places) * bytes;
 
         if (ry_dev_put(&w, heap + (64 << 20) + at, heap + at, bytes, 1, RY_WARP) != RY_OK)
             out->failed = 1;
@@ -145,9 +147,10 @@ static double median(double *v, uint32_t n)
     return v[n / 2];
 }
 
-static double rate(int devices, uint32_t ports, uint64_t rate_bps, uint32_t bytes)
+static double rate(int devices, uint32_t ports, uint64_t rate_bps, uint32_t bytes, uint32_t warps)
 {
-    uint32_t times = (256u << 20) / (16 * bytes);
+    uint64_t total = ry_min64(1ull << 30, bytes * 32768ull);
+    uint32_t times = (uint32_t)(total / ((uint64_t)warps * bytes));
     cudaEvent_t begin, end;
     double gbps[5];
     struct setup s;
@@ -160,12 +163,13 @@ static double rate(int devices, uint32_t ports, uint64_t rate_bps, uint32_t byte
         float ms;
 
         CHECK_CUDA(cudaEventRecord(begin, s.stream[0]));
-        put_kernel<<<1, 512, 0, s.stream[0]>>>(s.world[0], s.heap[0], bytes, times, s.t[0]);
+        put_kernel<<<warps / 16, 512, 0, s.stream[0]>>>(s.world[0], s.heap[0], bytes, times,
+                                                        s.t[0]);
         CHECK_CUDA(cudaGetLastError());
         CHECK_CUDA(cudaEventRecord(end, s.stream[0]));
         join(&s);
         CHECK_CUDA(cudaEventElapsedTime(&ms, begin, end));
-        gbps[i] = 16.0 * bytes * times / ms / 1e6;
+        gbps[i] = (double)warps * bytes * times / ms / 1e6;
     }
     unmake(&s);
     return median(gbps, 5);
@@ -177,16 +181,16 @@ static void bench_rates(int devices)
     const uint32_t sizes[] = {1024, 4096, 7168, 16384, 65536, 262144, 524288};
     const uint64_t limits[] = {0, 50000000000ull, 25000000000ull};
 
-    for (uint32_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        for (uint32_t k = 0; k < 3; k++) {
-            double one = rate(devices, 1, limits[k], sizes[i]);
-            double two = rate(devices, 2, limits[k], sizes[i]);
+    for (uint32_t warps = 16; warps <= 128; warps *= 8)
+        for (uint32_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+            for (uint32_t k = 0; k < 3; k++) {
+                double one = rate(devices, 1, limits[k], sizes[i], warps);
+                double two = rate(devices, 2, limits[k], sizes[i], warps);
 
-            printf("put of %u bytes from 16 warps, ports of %.0f GB/s: one port %.1f GB/s, two "
-                   "%.1f: %.3f x\n",
-                   sizes[i], (double)limits[k] / 1e9, one, two, two / one);
-        }
-    }
+                printf("put of %u bytes from %u warps, ports of %.0f GB/s: one port %.1f GB/s, two "
+                       "%.1f: %.3f x\n",
+                       sizes[i], warps, (double)limits[k] / 1e9, one, two, two / one);
+            }
 }
 
 static double median32(const uint32_t *cycles)

@@ -11,48 +11,82 @@ __device__ static unsigned long long bell_at; /* clock at the newest doorbell st
 #include "cuda/rma.h"
 #include "minimal.h"
 
-static __global__ void __launch_bounds__(256, 2)
-post_kernel(const __grid_constant__ struct ry_gpu_world w, uint8_t *heap,
-                                   enum post_kind kind, struct post_times *out)
+static __device__ void note(struct post_times *out, uint32_t i, uint64_t begin, int rc)
+{
+    uint64_t end = (uint64_t)clock64();
+
+    out->bell[i] = (uint32_t)(*(volatile unsigned long long *)&bell_at - begin);
+    out->returns[i] = (uint32_t)(end - begin);
+    if (rc)
+        out->failed = 1;
+}
+
+static __global__ void minimal_kernel(const __grid_constant__ struct ry_gpu_world w, uint8_t *heap,
+                                      struct post_times *out)
 {
     struct ry_channel *ch = ry_world_channel(&w, 1, 0);
     const struct ry_ring *r = &ch->ring[ry_state_active(ry_observe_state(ch))];
-    struct ry_sector *signal = (struct ry_sector *)heap; /* channel 0 */
     uint64_t raddr = ry_world_raddr(&w, 1, heap);
     struct minimal m = minimal_take(r);
+
+    for (uint32_t i = 0; i < POSTS; i++) {
+        uint64_t begin;
+
+        if (i % 16 == 0 && i)
+            while (ry_observe_cqe(r->cqe).counter != (uint16_t)(2 * i - 1))
+                ;
+        begin = (uint64_t)clock64();
+        minimal_post(&m, 2 * i, raddr + 4096, (uint64_t)heap + 8192, raddr, i + 1);
+        RY_BELL_RUNG();
+        note(out, i, begin, 0);
+    }
+}
+
+static __global__ void line_kernel(const __grid_constant__ struct ry_gpu_world w, uint8_t *heap,
+                                   struct post_times *out)
+{
+    struct ry_sector *signal = (struct ry_sector *)heap; /* channel 0 */
     struct ry_line line;
 
     ry_line_begin(&w, 1, 0, &line);
     for (uint32_t i = 0; i < POSTS; i++) {
-        uint64_t begin, end;
-        int rc = RY_OK;
+        uint64_t begin;
+        int rc;
 
-        if (i % 16 == 0 && kind != POST_MINIMAL)
+        if (i % 16 == 0)
             ry_world_quiet(&w, 1, 0);
-        if (i % 16 == 0 && kind == POST_MINIMAL && i)
-            while (ry_observe_cqe(r->cqe).counter != (uint16_t)(2 * i - 1))
-                ;
         begin = (uint64_t)clock64();
-        if (kind == POST_MINIMAL) {
-            minimal_post(&m, 2 * i, raddr + 4096, (uint64_t)heap + 8192, raddr, i + 1);
-            RY_BELL_RUNG();
-        } else if (kind == POST_LINE) {
-            rc = ry_line_put_signal(&w, &line, heap + 4096, heap + 8192, 8, signal, i + 1);
-        } else {
-            rc = ry_dev_put_signal(&w, heap + 4096, heap + 8192, 8, signal, i + 1, 1, RY_THREAD);
-        }
-        end = (uint64_t)clock64();
-        out->bell[i] = (uint32_t)(*(volatile unsigned long long *)&bell_at - begin);
-        out->returns[i] = (uint32_t)(end - begin);
-        if (rc)
-            out->failed = 1;
+        rc = ry_line_put_signal(&w, &line, heap + 4096, heap + 8192, 8, signal, i + 1);
+        note(out, i, begin, rc);
+    }
+}
+
+static __global__ void call_kernel(const __grid_constant__ struct ry_gpu_world w, uint8_t *heap,
+                                   struct post_times *out)
+{
+    struct ry_sector *signal = (struct ry_sector *)heap; /* channel 0 */
+
+    for (uint32_t i = 0; i < POSTS; i++) {
+        uint64_t begin;
+        int rc;
+
+        if (i % 16 == 0)
+            ry_world_quiet(&w, 1, 0);
+        begin = (uint64_t)clock64();
+        rc = ry_dev_put_signal(&w, heap + 4096, heap + 8192, 8, signal, i + 1, 1, RY_THREAD);
+        note(out, i, begin, rc);
     }
 }
 
 extern "C" int post_launch(const struct ry_gpu_world *w, uint8_t *heap, enum post_kind kind,
                            struct post_times *out, void *stream)
 {
-    post_kernel<<<1, 1, 0, (cudaStream_t)stream>>>(*w, heap, kind, out);
+    if (kind == POST_MINIMAL)
+        minimal_kernel<<<1, 1, 0, (cudaStream_t)stream>>>(*w, heap, out);
+    else if (kind == POST_LINE)
+        line_kernel<<<1, 1, 0, (cudaStream_t)stream>>>(*w, heap, out);
+    else
+        call_kernel<<<1, 1, 0, (cudaStream_t)stream>>>(*w, heap, out);
     return (int)cudaGetLastError();
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The GPU part of a library that was built without nvcc: the same functions, which say so. */
 #include <railyard/gpu.h>
+#include <railyard/gpu_perf.h>
 
 #include "host/error.h"
 
@@ -59,3 +60,18 @@ int ry_gpu_open(int device, const void *handle, void **block)
 }
 
 void ry_gpu_close(void *block) { (void)block; }
+
+int ry_gpu_perf_open(const ry_gpu_perf_attr *attr, ry_gpu_perf **out)
+{
+    (void)attr, (void)out;
+    return absent();
+}
+
+void ry_gpu_perf_close(ry_gpu_perf *p) { (void)p; }
+
+int ry_gpu_perf_measure(ry_gpu_perf *p, ry_gpu_perf_op op, uint64_t bytes, uint64_t iters,
+                        uint64_t warmup, int both, ry_gpu_perf_row *row)
+{
+    (void)p, (void)op, (void)bytes, (void)iters, (void)warmup, (void)both, (void)row;
+    return absent();
+}
