@@ -40,6 +40,7 @@ typedef struct ry_gpu_perf_row {
     double gbps;           /* 16 under way, each by a warp of its own; put-signal: by one warp */
     double memcpy_gbps;    /* put and get: cudaMemcpyAsync of the same pieces, 0 for others */
     double rail_gbps[RY_GPU_PERF_RAILS];
+    uint64_t rail_bytes[RY_GPU_PERF_RAILS]; /* that left by each rail of PE 0 */
     double failover_cost; /* both: median of the time with failover over that without, less 1 */
 } ry_gpu_perf_row;
 

@@ -109,7 +109,11 @@ struct ry_ep {
 
     struct ry_ep_peer *peer; /* [n] */
     struct ry_ep_span *span; /* [RY_EP_KINDS, generations, n, channels] */
-    struct ry_ep_gen *gens;  /* [generations] */
+    /* [gens_kept], one more than buffers: where dispatches overlap, a forwarder may be lost when
+     * the dispatch that takes its buffer is under way here and another PE still waits for the sums
+     * (mask.c) */
+    struct ry_ep_gen *gens;
+    uint32_t gens_kept;
     uint32_t wait_for;       /* PE that a step could not go on without */
     uint8_t *scratch;        /* one row of dispatch, or a record */
     uint64_t *one;           /* [words] */
@@ -122,7 +126,7 @@ struct ry_ep {
 
 static inline struct ry_ep_gen *ry_ep_gen_of(struct ry_ep *ep, uint64_t gen)
 {
-    return &ep->gens[gen % ep->l.generations];
+    return &ep->gens[gen % ep->gens_kept];
 }
 static inline bool ry_ep_on(const struct ry_ep *ep, uint32_t p)
 {

@@ -396,12 +396,16 @@ int ry_gpu_perf_measure(ry_gpu_perf *p, ry_gpu_perf_op op, uint64_t bytes, uint6
     bool copies = op == RY_GPU_PERF_PUT || op == RY_GPU_PERF_GET;
     uint64_t most = copies ? RY_GPU_PERF_BYTES_MAX : 16384;
     ry_gpu_perf_row r = {.bytes = bytes, .iters = iters};
+    struct ry_gpu_fabric_counts before, after;
     int rc;
 
     if (bytes < 1 || bytes > most || iters < 1)
         return ry_fail(RY_ERR_INVALID, "%llu operations of %llu bytes: from 1, of 1 to %llu bytes",
                        (unsigned long long)iters, (unsigned long long)bytes,
                        (unsigned long long)most);
+    rc = ry_gpu_fabric_count(p->fabric, 0, &before);
+    if (rc != RY_OK)
+        return rc;
     if (copies)
         rc = row_copy(p, op == RY_GPU_PERF_GET, warmup, both, &r);
     else if (op == RY_GPU_PERF_PUT_SIGNAL)
@@ -410,6 +414,10 @@ int ry_gpu_perf_measure(ry_gpu_perf *p, ry_gpu_perf_op op, uint64_t bytes, uint6
         rc = row_add(p, &r);
     else
         rc = row_pair(p, ry_perf_bounce_launch, ry_perf_bounce_launch, warmup, 2, &r);
+    if (rc == RY_OK)
+        rc = ry_gpu_fabric_count(p->fabric, 0, &after);
+    for (uint32_t k = 0; rc == RY_OK && k < p->attr.rails && k < RY_GPU_PERF_RAILS; k++)
+        r.rail_bytes[k] = after.port_bytes[k] - before.port_bytes[k];
     if (rc == RY_OK)
         *row = r;
     return rc;
