@@ -242,7 +242,7 @@ struct ry_env {
     uint64_t
         lost_ns_max; /* RAILYARD_TIMEOUT: without any usable path for this long, the peer is lost */
     uint32_t lane, width; /* cooperation: {0, 1} on the host */
-    uint32_t batch; /* power of two: blocks whose doorbell may be left to the next poster; 0: none */
+    uint32_t batch; /* power of two: blocks whose bell may be left to the next poster; 0: none */
     uint32_t rsvd;
 };
 

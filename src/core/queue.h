@@ -327,7 +327,8 @@ RY_FN void ry_queue_bell_at(struct ry_ring *r, uint64_t ready, const struct ry_e
     ry_queue_bell(r, r->dbr, r->uar, idx, ry_wqe_doorbell(&r->wqe[(idx - 1) & r->mask]), env);
 }
 
-/* By a mover that has closed the ring for itself: tell the NIC, or the proxy, of all before `end`. */
+/* By a mover that has closed the ring for itself: tell the NIC, or the proxy, of all before
+ * `end`. */
 RY_FN void ry_queue_ring(struct ry_channel *ch, struct ry_ring *r, uint32_t move, uint64_t end,
                          const struct ry_env *env)
 {
