@@ -277,6 +277,7 @@ RY_COLD_FN void ry_move_copy(struct ry_channel *ch, uint32_t log, uint32_t to, u
         struct ry_grant g = {t, to, move, end, 1, 0};
         struct ry_req q = ry_proof_req(ch);
 
+        v.slot = to;
         ry_view_write(&v, &g, 0, &q, 0);
         *next = ry_seq_add(end, 1);
     }

@@ -269,18 +269,18 @@ RY_FN uint32_t ry_view_operand(const struct ry_view *v, struct ry_wqe *w, const 
 
 RY_FN uint64_t ry_signal_stride(uint32_t tag) { return tag & RY_TAG_WIDE ? 16 : 8; }
 
-/* Block i of a grant, from a request. `tag` adds marks (LAST, PROBE); the last block of a message
- * is always signalled. */
-RY_FN void ry_view_write(struct ry_view *v, const struct ry_grant *g, uint32_t i,
-                         const struct ry_req *q, uint32_t tag)
+/* The block of sequence `seq` from a request. `tag` adds marks (LAST, PROBE); the last block of a
+ * message is always signalled. */
+RY_FN void ry_view_block(const struct ry_view *v, uint64_t seq, const struct ry_req *q,
+                         uint32_t tag, struct ry_wqe *out)
 {
-    uint32_t idx = (uint32_t)(ry_seq_add(g->seq, i) - v->base);
+    uint32_t idx = (uint32_t)(seq - v->base);
     uint64_t raddr = q->raddr;
     struct ry_wqe w;
 
     tag |= q->tag;
     if ((tag & RY_TAG_SIGNAL) && !RY_MUT(RY_MUT_ONE_WORD))
-        raddr += g->slot * ry_signal_stride(tag);
+        raddr += v->slot * ry_signal_stride(tag);
     ry_wqe_head(&w, q->opcode, idx, v->qpn, ry_view_operand(v, &w, q));
     w.signature = 0;
     w.rsvd[0] = w.rsvd[1] = 0;
@@ -289,8 +289,24 @@ RY_FN void ry_view_write(struct ry_view *v, const struct ry_grant *g, uint32_t i
     w.raddr = ry_be64(raddr);
     w.rkey = ry_view_rkey(v, tag);
     w.rsvd2 = 0;
-    v->bell = ry_wqe_doorbell(&w);
-    ry_wqe_store(&v->wqe[idx & v->mask], &w);
+    *out = w;
+}
+
+RY_FN void ry_view_store(struct ry_view *v, uint64_t seq, const struct ry_wqe *w)
+{
+    v->bell = ry_wqe_doorbell(w);
+    ry_wqe_store(&v->wqe[(uint32_t)(seq - v->base) & v->mask], w);
+}
+
+/* Block i of a grant. */
+RY_FN void ry_view_write(struct ry_view *v, const struct ry_grant *g, uint32_t i,
+                         const struct ry_req *q, uint32_t tag)
+{
+    uint64_t seq = ry_seq_add(g->seq, i);
+    struct ry_wqe w;
+
+    ry_view_block(v, seq, q, tag, &w);
+    ry_view_store(v, seq, &w);
 }
 
 RY_FN void ry_queue_write(const struct ry_grant *g, uint32_t i, const struct ry_req *q,
@@ -300,6 +316,7 @@ RY_FN void ry_queue_write(const struct ry_grant *g, uint32_t i, const struct ry_
 
     ry_view_ring(&v, g->ring);
     ry_view_keys(&v);
+    v.slot = g->slot;
     ry_view_write(&v, g, i, q, tag);
 }
 

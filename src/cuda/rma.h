@@ -89,15 +89,16 @@ RY_DEV_COLD int ry_world_turn(const struct ry_gpu_world *w, struct ry_channel *c
 struct ry_line {
     struct ry_channel *ch;
     uint32_t pe, c;
+    uint32_t looked; /* the view is of another move since the last post */
     struct ry_view view;
 };
 
 RY_DEV void ry_line_begin(const struct ry_gpu_world *w, uint32_t pe, uint32_t c, struct ry_line *l)
 {
+    memset(l, 0, sizeof(*l));
     l->ch = ry_world_channel(w, pe, c);
     l->pe = pe;
     l->c = c;
-    l->view.ring = NULL;
 }
 
 /* A claim was refused: wait for room or for the end of a move. 0: try again. */
@@ -126,6 +127,7 @@ RY_DEV int ry_line_claim(const struct ry_gpu_world *w, struct ry_line *l, uint32
         rc = ry_line_refused(w, l->ch, l->pe, l->c, rc, turn, &until);
         if (rc)
             return rc;
+        l->looked = 1;
         rc = ry_channel_claim(l->ch, &l->view, n, 0, g);
     }
     return RY_OK;
@@ -182,23 +184,46 @@ RY_DEV int ry_line_put(const struct ry_gpu_world *w, struct ry_line *l, void *to
     return ry_line_submit(w, l, &g);
 }
 
-/* A put and behind it a signal on a line; bytes 0: the signal alone. By one thread. */
+/* Compute a block now: before the swap whose answer says whether it was right. */
+RY_DEV void ry_block_ahead(const struct ry_wqe *w)
+{
+    const uint64_t *word = (const uint64_t *)w;
+
+    for (int i = 0; i < 8; i++)
+        asm volatile("" ::"l"(word[i]));
+}
+
+/* A put and behind it a signal on a line; bytes 0: the signal alone. By one thread. The blocks are
+ * made for the sequence that the line expects, while the reservation is under way. */
 RY_DEV int ry_line_put_signal(const struct ry_gpu_world *w, struct ry_line *l, void *to,
                               const void *from, uint32_t bytes, struct ry_sector *signal,
                               uint64_t value)
 {
+    struct ry_req q = ry_put_req(ry_world_raddr(w, l->pe, to), from, bytes);
     struct ry_req s = ry_signal_req(ry_world_raddr(w, l->pe, signal), value, 0);
+    uint64_t guess = ry_packed_seq(l->view.resv), behind = ry_seq_add(guess, bytes ? 1 : 0);
+    struct ry_wqe a, b;
     struct ry_grant g;
-    int rc = ry_line_claim(w, l, bytes ? 2 : 1, &g);
+    bool kept = l->view.ring != NULL;
+    int rc;
 
-    if (rc)
+    ry_view_block(&l->view, guess, &q, 0, &a);
+    ry_view_block(&l->view, behind, &s, RY_TAG_LAST, &b);
+    ry_block_ahead(&a);
+    ry_block_ahead(&b);
+    rc = ry_line_claim(w, l, bytes ? 2 : 1, &g);
+    if (RY_UNLIKELY(rc))
         return rc;
-    if (bytes) {
-        struct ry_req q = ry_put_req(ry_world_raddr(w, l->pe, to), from, bytes);
-
-        ry_view_write(&l->view, &g, 0, &q, 0);
+    if (RY_UNLIKELY(!kept || g.seq != guess || l->looked)) {
+        l->looked = 0;
+        guess = g.seq;
+        behind = ry_seq_add(guess, bytes ? 1 : 0);
+        ry_view_block(&l->view, guess, &q, 0, &a);
+        ry_view_block(&l->view, behind, &s, RY_TAG_LAST, &b);
     }
-    ry_view_write(&l->view, &g, bytes ? 1 : 0, &s, RY_TAG_LAST);
+    if (bytes)
+        ry_view_store(&l->view, guess, &a);
+    ry_view_store(&l->view, behind, &b);
     return ry_line_submit(w, l, &g);
 }
 
