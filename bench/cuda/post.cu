@@ -109,11 +109,8 @@ static __device__ void part(uint32_t k, uint64_t *w, uint64_t i, uint64_t *sink)
 
     if (k == 1 || k == 3)
         found = ry_look64_pe(w + 64);
-    if (k == 2 || k == 3) {
-        uint64_t was;
-
-        *sink += ry_claim64_pe(w, i, i + 1, &was) + was;
-    }
+    if (k == 2 || k == 3)
+        *sink += ry_claim64_pe(w, i, i + 1);
     if (k == 4)
         asm volatile("fence.acq_rel.gpu;" ::: "memory");
     if (k == 6)

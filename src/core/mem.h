@@ -196,20 +196,21 @@ RY_FN void ry_st_ptr(void *p, const void *v)
 }
 
 /* As ry_take64_pe for a word whose value is all that the taker learns: on the GPU it orders
- * nothing. */
-RY_FN bool ry_claim64_pe(uint64_t *p, uint64_t expect, uint64_t want, uint64_t *found)
+ * nothing, and goes on its way while the caller does other things. The former value, `expect` when
+ * the word was taken. */
+RY_FN uint64_t ry_claim64_pe(uint64_t *p, uint64_t expect, uint64_t want)
 {
-#if RY_ON_GPU
     uint64_t old;
+#if RY_ON_GPU
     asm volatile("atom.relaxed.gpu.global.cas.b64 %0, [%1], %2, %3;"
                  : "=l"(old)
                  : "l"(p), "l"(expect), "l"(want)
                  : "memory");
-    *found = old;
-    return old == expect;
 #else
-    return ry_cas64(p, expect, want, found);
+    if (ry_cas64(p, expect, want, &old))
+        old = expect;
 #endif
+    return old;
 }
 
 /* What the thread did and what it has looked at, to an observer of what it stores next, who may be

@@ -22,11 +22,11 @@ enum ry_move_kind {
 };
 
 /* Wait on a ring that only this mover may use until `seq` is acknowledged. PATH: *syn and *at are
- * of the error. */
+ * of the error. TIMEOUT: also when the agent condemns the life, whose NIC may then say nothing. */
 RY_FN int ry_move_await(struct ry_ring *r, uint64_t seq, uint64_t until, const struct ry_env *env,
                         uint8_t *syn, uint64_t *at)
 {
-    for (;;) {
+    for (uint32_t turn = 1;; turn++) {
         uint64_t cons;
         int rc = ry_queue_poll(r, &cons, syn, at);
 
@@ -35,6 +35,8 @@ RY_FN int ry_move_await(struct ry_ring *r, uint64_t seq, uint64_t until, const s
         if (ry_seq_ge(ry_packed_seq(cons), seq))
             return RY_OK;
         if (ry_now(env) >= until)
+            return RY_ERR_TIMEOUT;
+        if (turn % 16 == 0 && ry_ld_acq64(&r->host->condemn_epoch) >= ry_ld_acq64(&r->epoch))
             return RY_ERR_TIMEOUT;
         ry_relax(env);
     }

@@ -190,29 +190,53 @@ RY_FN bool ry_view_room(const struct ry_channel *ch, struct ry_view *v, uint64_t
     return ry_seq_diff(end, v->released) <= most;
 }
 
-/* Take n blocks of the view's ring: 0, AGAIN (a move is under way, or over: look again), BUSY (the
- * ring is full). Room and CLOSED are tested on the very value that the swap replaces, so that no
- * one reserves between a check and a close, and nobody adds and then gives up. The swap orders
- * nothing: what the view holds was seen before, and blocks that `released` frees are free since. */
+/* May n blocks be taken? 0: offer the swap; AGAIN (a move is under way, or over: look again), BUSY
+ * (the ring is full). */
+RY_FN int ry_view_may(const struct ry_channel *ch, struct ry_view *v, uint32_t n)
+{
+    if (RY_UNLIKELY(ry_packed_closed(v->resv) || ry_packed_move(v->resv) != v->move) &&
+        !RY_MUT(RY_MUT_CLOSE_OUTSIDE))
+        return RY_ERR_AGAIN;
+    if (RY_UNLIKELY(!ry_view_room(ch, v, ry_packed_seq(v->resv), n)) &&
+        !RY_MUT(RY_MUT_RESERVE_BEFORE_ROOM))
+        return RY_ERR_BUSY;
+    return RY_OK;
+}
+
+/* The swap of a reservation. Room and CLOSED were tested on the very value that it replaces, so that
+ * no one reserves between a check and a close, and nobody adds and then gives up. It orders nothing:
+ * what the view holds was seen before, and blocks that `released` frees are free since. */
+RY_FN uint64_t ry_view_offer(struct ry_view *v, uint32_t n)
+{
+    uint64_t want = ry_pack(v->move, ry_seq_add(ry_packed_seq(v->resv), n));
+
+    v->ready = ry_look64_pe(&v->ring->ready_head); /* on its way together with the swap */
+    return ry_claim64_pe(&v->ring->resv_head, v->resv, want);
+}
+
+/* What the swap answered: true, and the grant is ours. */
+RY_FN bool ry_view_taken(struct ry_view *v, uint32_t n, uint64_t found, struct ry_grant *g)
+{
+    uint64_t seq = ry_packed_seq(v->resv);
+
+    if (RY_UNLIKELY(found != v->resv)) {
+        v->resv = found;
+        return false;
+    }
+    *g = (struct ry_grant){v->ring, v->slot, v->move, seq, n, 0};
+    v->resv = ry_pack(v->move, ry_seq_add(seq, n));
+    return true;
+}
+
+/* Take n blocks of the view's ring: 0, AGAIN, BUSY. */
 RY_FN int ry_view_reserve(struct ry_channel *ch, struct ry_view *v, uint32_t n, struct ry_grant *g)
 {
-    for (;;) {
-        uint64_t seq = ry_packed_seq(v->resv), found;
+    int rc;
 
-        if (RY_UNLIKELY(ry_packed_closed(v->resv) || ry_packed_move(v->resv) != v->move) &&
-            !RY_MUT(RY_MUT_CLOSE_OUTSIDE))
-            return RY_ERR_AGAIN;
-        if (RY_UNLIKELY(!ry_view_room(ch, v, seq, n)) && !RY_MUT(RY_MUT_RESERVE_BEFORE_ROOM))
-            return RY_ERR_BUSY;
-        v->ready = ry_look64_pe(&v->ring->ready_head); /* on its way together with the swap */
-        if (RY_LIKELY(ry_claim64_pe(&v->ring->resv_head, v->resv,
-                                    ry_pack(v->move, ry_seq_add(seq, n)), &found))) {
-            v->resv = ry_pack(v->move, ry_seq_add(seq, n));
-            *g = (struct ry_grant){v->ring, v->slot, v->move, seq, n, 0};
-            return RY_OK;
-        }
-        v->resv = found;
-    }
+    do {
+        rc = ry_view_may(ch, v, n);
+    } while (rc == RY_OK && !ry_view_taken(v, n, ry_view_offer(v, n), g));
+    return rc;
 }
 
 /* Look and take: 0, AGAIN, BUSY, UNREACHABLE. */

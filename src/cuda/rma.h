@@ -89,7 +89,6 @@ RY_DEV_COLD int ry_world_turn(const struct ry_gpu_world *w, struct ry_channel *c
 struct ry_line {
     struct ry_channel *ch;
     uint32_t pe, c;
-    uint32_t looked; /* the view is of another move since the last post */
     struct ry_view view;
 };
 
@@ -127,7 +126,6 @@ RY_DEV int ry_line_claim(const struct ry_gpu_world *w, struct ry_line *l, uint32
         rc = ry_line_refused(w, l->ch, l->pe, l->c, rc, turn, &until);
         if (rc)
             return rc;
-        l->looked = 1;
         rc = ry_channel_claim(l->ch, &l->view, n, 0, g);
     }
     return RY_OK;
@@ -184,7 +182,7 @@ RY_DEV int ry_line_put(const struct ry_gpu_world *w, struct ry_line *l, void *to
     return ry_line_submit(w, l, &g);
 }
 
-/* Compute a block now: before the swap whose answer says whether it was right. */
+/* Compute a block here: behind the swap, before its answer says whether it was right. */
 RY_DEV void ry_block_ahead(const struct ry_wqe *w)
 {
     const uint64_t *word = (const uint64_t *)w;
@@ -194,36 +192,42 @@ RY_DEV void ry_block_ahead(const struct ry_wqe *w)
 }
 
 /* A put and behind it a signal on a line; bytes 0: the signal alone. By one thread. The blocks are
- * made for the sequence that the line expects, while the reservation is under way. */
+ * made for the sequence that the line expects, while its swap is under way. */
 RY_DEV int ry_line_put_signal(const struct ry_gpu_world *w, struct ry_line *l, void *to,
                               const void *from, uint32_t bytes, struct ry_sector *signal,
                               uint64_t value)
 {
     struct ry_req q = ry_put_req(ry_world_raddr(w, l->pe, to), from, bytes);
     struct ry_req s = ry_signal_req(ry_world_raddr(w, l->pe, signal), value, 0);
-    uint64_t guess = ry_packed_seq(l->view.resv), behind = ry_seq_add(guess, bytes ? 1 : 0);
+    struct ry_view *v = &l->view;
+    uint32_t n = bytes ? 2 : 1;
+    uint64_t seq = ry_packed_seq(v->resv);
     struct ry_wqe a, b;
     struct ry_grant g;
-    bool kept = l->view.ring != NULL;
-    int rc;
+    bool taken = false;
 
-    ry_view_block(&l->view, guess, &q, 0, &a);
-    ry_view_block(&l->view, behind, &s, RY_TAG_LAST, &b);
-    ry_block_ahead(&a);
-    ry_block_ahead(&b);
-    rc = ry_line_claim(w, l, bytes ? 2 : 1, &g);
-    if (RY_UNLIKELY(rc))
-        return rc;
-    if (RY_UNLIKELY(!kept || g.seq != guess || l->looked)) {
-        l->looked = 0;
-        guess = g.seq;
-        behind = ry_seq_add(guess, bytes ? 1 : 0);
-        ry_view_block(&l->view, guess, &q, 0, &a);
-        ry_view_block(&l->view, behind, &s, RY_TAG_LAST, &b);
+    if (RY_LIKELY(v->ring && ry_seq_diff(ry_seq_add(seq, n), v->probe_next) < 0 &&
+                  ry_view_may(l->ch, v, n) == RY_OK)) {
+        uint64_t found = ry_view_offer(v, n);
+
+        ry_view_block(v, seq, &q, 0, &a);
+        ry_view_block(v, ry_seq_add(seq, n - 1), &s, RY_TAG_LAST, &b);
+        ry_block_ahead(&a);
+        ry_block_ahead(&b);
+        taken = ry_view_taken(v, n, found, &g);
+    }
+    if (RY_UNLIKELY(!taken)) {
+        int rc = ry_line_claim(w, l, n, &g);
+
+        if (rc)
+            return rc;
+        seq = g.seq;
+        ry_view_block(v, seq, &q, 0, &a);
+        ry_view_block(v, ry_seq_add(seq, n - 1), &s, RY_TAG_LAST, &b);
     }
     if (bytes)
-        ry_view_store(&l->view, guess, &a);
-    ry_view_store(&l->view, behind, &b);
+        ry_view_store(v, seq, &a);
+    ry_view_store(v, ry_seq_add(seq, n - 1), &b);
     return ry_line_submit(w, l, &g);
 }
 
