@@ -109,8 +109,8 @@ RY_FN bool ry_move_suspects(struct ry_channel *ch, const struct ry_ring *r, enum
     bool path_at_fault = kind == RY_MOVE_CONDEMNED || !ry_ld_acq64(&r->host->port_up) ||
                          ry_ld_acq64(&r->host->condemn_epoch) >= r->epoch;
 
-    if (RY_MUT(RY_MUT_NO_ALONE) || (path_at_fault && !resumed)) {
-        ch->streak = 0;
+    if (RY_MUT(RY_MUT_NO_ALONE) || (path_at_fault && !resumed) || from == end) {
+        ch->streak = 0; /* also where nothing was under way that could be at fault */
     } else if (resumed) {
         RY_MARK("parked-resumed");
     } else if (ch->streak && ch->streak_seq == frontier) {
@@ -212,8 +212,8 @@ RY_COLD_FN void ry_move_judge(struct ry_channel *ch, uint32_t log, struct ry_rin
         ry_move_void(ch, l, start, stop, syn);
         ch->blame_set = 0;
         ch->streak = 0;
-    } else {
-        ch->streak++;
+    } else if (syn == RY_SYN_FLUSH) {
+        ch->streak++; /* something went before that may name a request: one at a time shows it */
     }
 }
 
