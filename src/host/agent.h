@@ -19,8 +19,8 @@ enum ry_msg_type {
     RY_MSG_RAILS_OK,
     RY_MSG_PING, /* are you there? */
     RY_MSG_PONG,
-    RY_MSG_GIVEN_UP,    /* my channels to you have no path left: do not wait for me */
-    RY_MSG_OTHER = 100, /* and above: on_message */
+    RY_MSG_GIVEN_UP, /* my channels to you have no path left: do not wait for me */
+    RY_MSG_LEFT,     /* I write to nobody any more: count me as lost */
 };
 
 struct ry_msg {
@@ -42,9 +42,12 @@ static inline uint64_t ry_agent_repeat_ns(const struct ry_mesh *m) /* a question
 {
     return m->cfg.path_timeout_ns / 10;
 }
-static inline uint64_t ry_agent_tick_ns(const struct ry_mesh *m) /* with traffic (1 ms) */
+/* With traffic (1 ms); without failover nobody waits for what a tick finds (10 ms). */
+static inline uint64_t ry_agent_tick_ns(const struct ry_mesh *m)
 {
-    return m->cfg.path_timeout_ns / 50;
+    bool on = __atomic_load_n(&m->cfg.failover, __ATOMIC_RELAXED);
+
+    return m->cfg.path_timeout_ns / (on ? 50 : 5);
 }
 static inline uint64_t ry_agent_idle_ns(const struct ry_mesh *m) /* without traffic (10 ms) */
 {
@@ -66,8 +69,12 @@ ry_agent_ladder_ns(const struct ry_mesh *m) /* a step of rule 7's ladder (200 ms
     return m->cfg.path_timeout_ns * 4;
 }
 
+/* agent.c: nothing more is sent on this channel */
+void ry_agent_give_up(struct ry_channel *ch);
 /* agent_msg.c */
 void ry_agent_send(struct ry_mesh *m, uint32_t pe, struct ry_msg *msg);
+/* What need not be answered, three times: a datagram may be lost. */
+void ry_agent_tell_thrice(struct ry_mesh *m, struct ry_peer *p, enum ry_msg_type type);
 void ry_agent_receive(struct ry_mesh *m, uint64_t now_ns);
 /* agent_rails.c */
 void ry_agent_events(struct ry_mesh *m);

@@ -25,9 +25,17 @@ struct ry_rail_wire {
     uint8_t gid[RY_GID_BYTES];
     uint64_t rate_bps;
     uint32_t nic;
+    uint32_t backup; /* the rail that the topology names to stand in; RY_RAILS_MAX: none */
     uint32_t distance;
     uint32_t rkey; /* heap */
     uint32_t up;
+};
+
+/* What the machine's topology says of a rail; where it says nothing the backend's word counts. */
+struct ry_rail_place {
+    bool known;
+    uint32_t distance; /* to this PE's GPU */
+    uint32_t backup;   /* RY_RAILS_MAX: none among this PE's rails */
 };
 
 struct ry_hello {
@@ -90,6 +98,7 @@ struct ry_out_slot {
     uint32_t probe_idx; /* ring blocks used by probes */
     uint32_t probes_good;
     bool condemned; /* by the agent; waits until no mover can have picked it */
+    bool unfenced;  /* the peer's end of its last life was never given back */
 };
 
 struct ry_out_channel {
@@ -159,7 +168,11 @@ struct ry_peer {
     uint64_t heard_ns; /* last control message */
     uint64_t asked_ns; /* a wait wants to know whether the peer is there: since when, 0 = no */
     uint64_t ping_ns;  /* last PING */
-    uint32_t closed;   /* atomic, the agent's: it is lost, and nothing of it can land any more */
+    /* the peer is to count as lost, by a waiting thread or by its own word; the agent sees to it */
+    bool given_up;
+    uint64_t silent_ns; /* how long it has been asked and not heard of: the agent's count */
+    uint64_t looked_ns; /* when the agent last looked */
+    uint32_t closed;    /* atomic, the agent's: it is lost, and nothing of it can land any more */
 };
 
 struct ry_mesh {
@@ -174,7 +187,8 @@ struct ry_mesh {
     struct ry_hello hello;
     uint32_t lkeys[RY_RAILS_MAX][RY_MRS_MAX];
     struct ry_mr mrs[RY_RAILS_MAX];
-    struct ry_peer *peers; /* [n_pes] */
+    struct ry_rail_place place[RY_RAILS_MAX]; /* before ry_mesh_hello */
+    struct ry_peer *peers;                    /* [n_pes] */
     uint64_t rails_up, rails_drained, rails_cut;
     uint32_t rails_news; /* number of our newest RAILS message */
     uint32_t rails_told; /* and of the one that was sent to all */
@@ -201,9 +215,8 @@ struct ry_mesh {
     void (*on_event)(void *arg, const struct ry_mesh *m, int type, uint32_t peer, uint32_t channel,
                      uint32_t rail, uint32_t to_rail, const struct ry_channel *ch);
     void *event_arg;
-    /* messages that belong to other parts (masks): return true when taken */
-    bool (*on_message)(void *arg, uint32_t from, const void *msg, size_t len);
-    void *message_arg;
+    bool leaves; /* atomic: this PE has left the job's exchanges; the agent tells all */
+    bool left;   /* told */
 };
 
 /* --- plan.c: pure functions of both ends' rails, the same answer at both ends --- */
@@ -314,6 +327,11 @@ int ry_mesh_progress(struct ry_mesh *m, uint32_t only);
 /* Do everything that is due; returns the time of the next thing. One thread at a time. */
 uint64_t ry_agent_step(struct ry_mesh *m, uint64_t now_ns);
 int ry_agent_drain(struct ry_mesh *m, uint32_t rail, bool on);
+/* From any thread: a peer that does not answer is to count as lost. The agent closes what it could
+ * still write through. False: it writes to this PE's heap without a NIC, and cannot be shut out. */
+bool ry_mesh_give_up(struct ry_mesh *m, uint32_t pe);
+/* From any thread: peers are to count this PE as lost, it will write to nobody any more. */
+void ry_mesh_leave(struct ry_mesh *m);
 /* The peer is lost: its channels are dead, its memory is not touched again. */
 void ry_agent_peer_lost(struct ry_mesh *m, uint32_t pe);
 /* Is every responder towards a lost PE RESET, so that nothing of it can land any more? */

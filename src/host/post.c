@@ -4,18 +4,34 @@
 #include "host/error.h"
 #include "host/mesh.h"
 
+/* A rail of the peer that it does not give back; NULL: there is none. */
+static const char *unfenced_rail(const struct ry_peer *p, const struct ry_out_channel *oc)
+{
+    for (uint32_t i = 0; i < RY_SLOTS; i++)
+        if (oc->slot[i].unfenced)
+            return p->hello.rail[oc->slot[i].peer_rail].name;
+    return NULL;
+}
+
 int ry_mesh_peer_status(struct ry_mesh *m, uint32_t pe)
 {
     struct ry_peer *p = &m->peers[pe];
     uint32_t overdue = 0;
 
     if (ry_peer_state(p) == RY_PEER_GONE)
-        return ry_fail(RY_ERR_PEER_LOST, "pe %u is lost: its process ended", pe);
+        return ry_fail(RY_ERR_PEER_LOST, "pe %u is lost: %s", pe,
+                       __atomic_load_n(&p->given_up, __ATOMIC_ACQUIRE) ? "it was given up"
+                                                                       : "its process ended");
     for (uint32_t c = 0; c < p->n_channels; c++) {
         const struct ry_out_channel *oc = &p->out[c];
         uint64_t st = ry_observe_state(oc->ch);
         const struct ry_out_slot *s = &oc->slot[ry_state_active(st)];
 
+        if (ry_state_of(st) == RY_CH_DEAD && unfenced_rail(p, oc))
+            return ry_fail(RY_ERR_UNREACHABLE,
+                           "pe %u is given up: its rail %s failed, and its nic neither resets nor "
+                           "cuts it: restart that pe",
+                           pe, unfenced_rail(p, oc));
         overdue += ry_state_of(st) == RY_CH_PARKED && ry_channel_overdue(oc->ch, &m->env);
         if (ry_state_of(st) == RY_CH_DEAD || (overdue && overdue == p->n_channels))
             return ry_fail(RY_ERR_UNREACHABLE,
