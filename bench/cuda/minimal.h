@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A hand-written post, to compare with: the queue pair is this thread's alone, nothing can fail and
- * nothing is checked, not even room. It writes the same two blocks (a write of 8 bytes and an inline
- * signal), the doorbell record and the doorbell word, with the same two fences; all that it needs of
- * the queue pair is in registers and it stores 16 bytes at a time. */
+ * nothing is checked, not even room. It writes the same two blocks (a write of 8 bytes and an
+ * inline signal), the doorbell record and the doorbell word, with the same two fences; all that it
+ * needs of the queue pair is in registers and it stores 16 bytes at a time. */
 #ifndef RY_BENCH_CUDA_MINIMAL_H
 #define RY_BENCH_CUDA_MINIMAL_H
 

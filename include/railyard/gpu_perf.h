@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One-sided operations called by kernels, measured and checked: what `railyard perf --device cuda`
- * prints. PEs are in this process, PE p on GPU p % ry_gpu_count(); PE 0 works on the last one. Peers
- * are reached through channels over an emulated NIC whose engines are resident kernels, or with p2p
- * directly. One thread at a time uses a ry_gpu_perf. */
+ * prints. PEs are in this process, PE p on GPU p % ry_gpu_count(); PE 0 works on the last one.
+ * Peers are reached through channels over an emulated NIC whose engines are resident kernels, or
+ * with p2p directly. One thread at a time uses a ry_gpu_perf. */
 #ifndef RAILYARD_GPU_PERF_H
 #define RAILYARD_GPU_PERF_H
 

@@ -203,9 +203,9 @@ RY_FN int ry_view_may(const struct ry_channel *ch, struct ry_view *v, uint32_t n
     return RY_OK;
 }
 
-/* The swap of a reservation. Room and CLOSED were tested on the very value that it replaces, so that
- * no one reserves between a check and a close, and nobody adds and then gives up. It orders nothing:
- * what the view holds was seen before, and blocks that `released` frees are free since. */
+/* The swap of a reservation. Room and CLOSED were tested on the very value that it replaces, so
+ * that no one reserves between a check and a close, and nobody adds and then gives up. It orders
+ * nothing: what the view holds was seen before, and blocks that `released` frees are free since. */
 RY_FN uint64_t ry_view_offer(struct ry_view *v, uint32_t n)
 {
     uint64_t want = ry_pack(v->move, ry_seq_add(ry_packed_seq(v->resv), n));

@@ -56,7 +56,7 @@ struct ry_gnic_port {
 
 struct ry_gnic_engine {
     struct ry_gnic_qp
-        *qp; /* [n] of this PE, RY_SLOTS a channel; a port's channels are dealt to its parts in turn */
+        *qp; /* [n] of this PE, RY_SLOTS a channel; a port's channels are dealt to its parts */
     struct ry_gnic_port *shared;
     uint64_t *down; /* [pes * ports], this GPU's copy: 1 is down */
     uint64_t *stop;
