@@ -104,10 +104,6 @@ RY_FN uint8_t ry_wqe_opcode(const struct ry_wqe *w)
 {
     return (uint8_t)(ry_be32(w->opmod_idx_opcode) & 0xff);
 }
-RY_FN uint16_t ry_wqe_index(const struct ry_wqe *w)
-{
-    return (uint16_t)(ry_be32(w->opmod_idx_opcode) >> 8);
-}
 RY_FN uint32_t ry_wqe_qpn(const struct ry_wqe *w) { return ry_be32(w->qpn_ds) >> 8; }
 RY_FN uint32_t ry_wqe_ds(const struct ry_wqe *w) { return ry_be32(w->qpn_ds) & 0x3f; }
 RY_FN uint32_t ry_wqe_tag(const struct ry_wqe *w) { return ry_be32(w->tag); }
@@ -129,6 +125,36 @@ RY_FN void ry_wqe_nop(struct ry_wqe *w, uint32_t idx, uint32_t qpn, uint32_t tag
     w->rsvd[0] = w->rsvd[1] = 0;
     w->fm_ce_se = signalled ? RY_WQE_SIGNALLED : 0;
     w->tag = ry_be32(tag);
+}
+
+/* A whole block to its place in a ring, on the GPU by four stores of 16 bytes. */
+RY_FN void ry_wqe_store(struct ry_wqe *to, const struct ry_wqe *w)
+{
+#if RY_ON_GPU
+    const uint64_t *word = (const uint64_t *)w;
+
+    for (int i = 0; i < 8; i += 2)
+        asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"((uint64_t *)to + i), "l"(word[i]),
+                     "l"(word[i + 1])
+                     : "memory");
+#else
+    *to = *w;
+#endif
+}
+
+RY_FN void ry_wqe_load(const struct ry_wqe *from, struct ry_wqe *w)
+{
+#if RY_ON_GPU
+    uint64_t *word = (uint64_t *)w;
+
+    for (int i = 0; i < 8; i += 2)
+        asm volatile("ld.global.v2.u64 {%0, %1}, [%2];"
+                     : "=l"(word[i]), "=l"(word[i + 1])
+                     : "l"((const uint64_t *)from + i)
+                     : "memory");
+#else
+    *w = *from;
+#endif
 }
 
 /* The first 8 bytes of the last WQE: what a doorbell write carries. */
