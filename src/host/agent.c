@@ -109,8 +109,6 @@ uint64_t ry_agent_step(struct ry_mesh *m, uint64_t now_ns)
 
     m->watch_ns = UINT64_MAX;
     ry_agent_events(m);
-    if (m->rails_told != m->rails_news) /* before the kernel is asked to take queue pairs down */
-        ry_agent_news(m, now_ns);
     ry_agent_receive(m, now_ns);
     leave(m);
     for (uint32_t q = 0; q < m->n_pes; q++)
