@@ -84,7 +84,7 @@ static void gen_free(struct ry_ep_gen *g)
 
 static void release(struct ry_ep *ep)
 {
-    for (uint32_t i = 0; ep->gens && i < ep->l.generations; i++)
+    for (uint32_t i = 0; ep->gens && i < ep->gens_kept; i++)
         gen_free(&ep->gens[i]);
     free(ep->gens);
     free(ep->span);
@@ -135,7 +135,8 @@ static bool make(struct ry_ep *ep)
     ep->peer = take(&ok, ep->n, 1, sizeof(*ep->peer));
     ep->span = take(&ok, (size_t)RY_EP_KINDS * ep->l.generations, (size_t)ep->n * ep->channels,
                     sizeof(*ep->span));
-    ep->gens = take(&ok, ep->l.generations, 1, sizeof(*ep->gens));
+    ep->gens_kept = ep->l.generations + 1;
+    ep->gens = take(&ok, ep->gens_kept, 1, sizeof(*ep->gens));
     ep->scratch = take(&ok, ep->l.row_bytes + ep->l.row_at, 1, 1);
     ep->by_nic = take(&ok, ep->words, 1, sizeof(*ep->by_nic));
     ep->node_set = take(&ok, ep->words, ep->l.place.nodes, sizeof(*ep->node_set));
@@ -144,7 +145,7 @@ static bool make(struct ry_ep *ep)
     ep->rank = take(&ok, ep->n + ep->l.place.nodes, 1, sizeof(*ep->rank));
     ep->part = take(&ok, ep->n + ep->l.place.nodes, 1, sizeof(*ep->part));
     ep->part_end = take(&ok, ep->l.place.nodes, 1, sizeof(*ep->part_end));
-    for (uint32_t i = 0; ok && i < ep->l.generations; i++)
+    for (uint32_t i = 0; ok && i < ep->gens_kept; i++)
         ok = gen_make(ep, &ep->gens[i]);
     if (ok)
         plan(ep);
@@ -229,8 +230,9 @@ void ry_ep_destroy(ry_ep *ep)
 {
     if (!ep)
         return;
+    ep->end_ns = ry_now(&ep->m->env) + ep->ctx->start_timeout_ns;
     if (ep->broken == RY_OK && ry_ep_quiesce(ep) == RY_OK && everybody(ep))
-        ry_barrier(ep->ctx);
+        ry_barrier_within(ep->ctx, ep->ctx->start_timeout_ns);
     ry_free(ep->ctx, ep->block);
     release(ep);
 }

@@ -85,7 +85,7 @@ static int peer_alloc(struct ry_mesh *m, struct ry_peer *p, uint8_t *memory)
         p->weight_sum += oc->weight;
         ry_plan_home(&m->hello, &p->hello, c, &oc->home_rail, &oc->home_peer_rail);
         oc->seen_active_rail = oc->home_rail;
-        oc->quiet_seq = oc->quiet_goal = m->cfg.seq_first & RY_SEQ_MASK;
+        oc->quiet_seq = p->quiet_goal[c] = m->cfg.seq_first & RY_SEQ_MASK;
         for (uint32_t s = 0; s < RY_SLOTS; s++)
             slot_place(m, &oc->slot[s], memory + ((size_t)c * RY_SLOTS + s) * slot_bytes(m));
         channel_init(m, p->pe, c, &ch[c]);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "host/agent.h"
@@ -12,6 +13,7 @@
 #include "host/control.h"
 #include "host/ctx.h"
 #include "host/error.h"
+#include "nic/prompt.h"
 
 enum {
     DOZE_AFTER_NS = 100 * 1000 * 1000, /* without traffic, the agent's tick gets long */
@@ -64,7 +66,11 @@ static void boot_events(struct ry_ctx *ctx)
         if (ev.pe >= ctx->mesh.n_pes || ev.pe == ctx->mesh.pe)
             continue;
         if (ev.type == RY_BOOT_PE_LOST) {
+            bool known = ry_peer_state(&ctx->mesh.peers[ev.pe]) == RY_PEER_GONE;
+
             ry_agent_peer_lost(&ctx->mesh, ev.pe);
+            if (known)
+                continue;
             ry_ctx_event(ctx, &ctx->mesh, RY_EVENT_PEER_LOST, ev.pe, 0, 0, 0, NULL);
         }
         if (ev.type == RY_BOOT_PE_JOINED && ev.incarnation > 0)
@@ -78,6 +84,8 @@ static void *agent_main(void *arg)
     struct ry_mesh *m = &ctx->mesh;
     uint64_t seen = 0, busy_ns = ry_clock_ns();
 
+    prctl(PR_SET_NAME, "ry-agent");
+    ry_prompt_thread();
     while (!stopping(ctx)) {
         uint64_t now = ry_clock_ns(), next, activity;
 
@@ -132,6 +140,7 @@ static void *proxy_main(void *arg)
     struct ry_mesh *m = &ctx->mesh;
     uint32_t idle = 0;
 
+    prctl(PR_SET_NAME, "ry-proxy");
     while (!stopping(ctx)) {
         struct pollfd fd = {.fd = ctx->proxy_fd, .events = POLLIN};
 

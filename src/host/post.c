@@ -10,7 +10,9 @@ int ry_mesh_peer_status(struct ry_mesh *m, uint32_t pe)
     uint32_t overdue = 0;
 
     if (ry_peer_state(p) == RY_PEER_GONE)
-        return ry_fail(RY_ERR_PEER_LOST, "pe %u is lost: its process ended", pe);
+        return ry_fail(RY_ERR_PEER_LOST, "pe %u is lost: %s", pe,
+                       __atomic_load_n(&p->given_up, __ATOMIC_ACQUIRE) ? "it was given up"
+                                                                       : "its process ended");
     for (uint32_t c = 0; c < p->n_channels; c++) {
         const struct ry_out_channel *oc = &p->out[c];
         uint64_t st = ry_observe_state(oc->ch);
