@@ -130,10 +130,10 @@ void ry_agent_arm(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint64_t now
     const struct ry_out_slot *a = &oc->slot[active];
     struct ry_out_slot *s;
     struct wanted w = {oc->home_rail, oc->home_peer_rail, 0};
-    bool usable, desperate;
+    bool usable, desperate, on = __atomic_load_n(&m->cfg.failover, __ATOMIC_RELAXED);
     uint32_t n;
 
-    if (!m->cfg.failover || p->state != RY_PEER_UP || ry_state_of(st) == RY_CH_DEAD)
+    if (!on || p->state != RY_PEER_UP || ry_state_of(st) == RY_CH_DEAD)
         return;
     n = stand_ins(m, p, oc, active, &usable);
     desperate = !usable;
