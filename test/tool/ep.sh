@@ -67,8 +67,8 @@ done
 # text, files, a run by time
 run "text" 0 "$R" ep "${small[@]}" --duration 500ms --json "$work/ep.json" --svg "$work/ep.svg" && {
     json ep "$work/ep.json" "$good" 'j["step"]["us_worst"] >= j["step"]["us_p99"] > 0' \
-        'all(p["rss_last_bytes"] >= p["rss_half_bytes"] * 0.9 > 0 and p["descriptors_last"] > 0 and p["threads_last"] > 0
-             for p in j["step"]["pes"])'
+        'all(p["rss_last_bytes"] >= p["rss_half_bytes"] * 0.9 > 0 and p["descriptors_last"] > 0
+             and p["threads_last"] > 0 for p in j["step"]["pes"])'
     python3 -c 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])' "$work/ep.svg" ||
         failed "the picture is no XML"
     grep -q '^dispatch ' "$work/out" || failed "no line of dispatch"
