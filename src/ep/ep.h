@@ -227,6 +227,8 @@ void ry_ep_answer_note(struct ry_ep *ep, uint32_t p, uint64_t answer);
 /* May what this PE sent in these kinds of `gen` be written over, here and there? */
 bool ry_ep_reusable(struct ry_ep *ep, uint32_t kind, uint64_t gen, uint32_t p);
 /* Wait until the buffer of gen, used last by gen - generations, is free for these kinds. */
+int ry_ep_reuse_wait(struct ry_ep *ep, uint64_t gen, uint32_t kind_first, uint32_t kind_last);
+/* The same, and begin to use it for gen. */
 int ry_ep_buffer_wait(struct ry_ep *ep, uint64_t gen, uint32_t kind_first, uint32_t kind_last);
 /* Send answers that no message carries. */
 int ry_ep_answer_flush(struct ry_ep *ep);

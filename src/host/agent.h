@@ -69,6 +69,8 @@ ry_agent_ladder_ns(const struct ry_mesh *m) /* a step of rule 7's ladder (200 ms
     return m->cfg.path_timeout_ns * 4;
 }
 
+/* agent.c: nothing more is sent on this channel */
+void ry_agent_give_up(struct ry_channel *ch);
 /* agent_msg.c */
 void ry_agent_send(struct ry_mesh *m, uint32_t pe, struct ry_msg *msg);
 /* What need not be answered, three times: a datagram may be lost. */

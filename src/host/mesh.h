@@ -98,6 +98,7 @@ struct ry_out_slot {
     uint32_t probe_idx; /* ring blocks used by probes */
     uint32_t probes_good;
     bool condemned; /* by the agent; waits until no mover can have picked it */
+    bool unfenced;  /* the peer's end of its last life was never given back */
 };
 
 struct ry_out_channel {

@@ -4,6 +4,15 @@
 #include "host/error.h"
 #include "host/mesh.h"
 
+/* A rail of the peer that it does not give back; NULL: there is none. */
+static const char *unfenced_rail(const struct ry_peer *p, const struct ry_out_channel *oc)
+{
+    for (uint32_t i = 0; i < RY_SLOTS; i++)
+        if (oc->slot[i].unfenced)
+            return p->hello.rail[oc->slot[i].peer_rail].name;
+    return NULL;
+}
+
 int ry_mesh_peer_status(struct ry_mesh *m, uint32_t pe)
 {
     struct ry_peer *p = &m->peers[pe];
@@ -18,6 +27,11 @@ int ry_mesh_peer_status(struct ry_mesh *m, uint32_t pe)
         uint64_t st = ry_observe_state(oc->ch);
         const struct ry_out_slot *s = &oc->slot[ry_state_active(st)];
 
+        if (ry_state_of(st) == RY_CH_DEAD && unfenced_rail(p, oc))
+            return ry_fail(RY_ERR_UNREACHABLE,
+                           "pe %u is given up: its rail %s failed, and its nic neither resets nor "
+                           "cuts it: restart that pe",
+                           pe, unfenced_rail(p, oc));
         overdue += ry_state_of(st) == RY_CH_PARKED && ry_channel_overdue(oc->ch, &m->env);
         if (ry_state_of(st) == RY_CH_DEAD || (overdue && overdue == p->n_channels))
             return ry_fail(RY_ERR_UNREACHABLE,

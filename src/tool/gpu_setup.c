@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PATIENCE_NS 10000000000ull
+
 static const char *short_name(const ry_setting_info *s)
 {
     return strncmp(s->name, "RAILYARD_", 9) == 0 ? s->name + 9 : s->name;
@@ -107,8 +109,12 @@ static int read_all(struct ry_tool_job *job, const ry_setting_info *list, uint32
     gpu->p2p = strcmp(value_of(list, n, "P2P"), "off") != 0;
     gpu->failover = strcmp(value_of(list, n, "FAILOVER"), "off") != 0;
     gpu->sms = (uint32_t)strtoul(value_of(list, n, "SMS"), NULL, 10);
-    if (ry_parse_time(timeout, &gpu->timeout_ns) != RY_OK)
-        gpu->timeout_ns = 0; /* auto */
+    if (ry_parse_time(timeout, &gpu->timeout_ns) != RY_OK) {
+        /* auto: PEs are threads of one process, and one that is slow is not lost */
+        gpu->timeout_ns = PATIENCE_NS;
+        if (ry_tool_job_set(job, true, "TIMEOUT=%llus", PATIENCE_NS / 1000000000ull) != TOOL_OK)
+            return TOOL_BAD_INPUT;
+    }
     if (read_handler(job->command, value_of(list, n, "HANDLER"), &gpu->handler) != TOOL_OK ||
         read_rails(job->command, list, n, gpu) != TOOL_OK ||
         check_fault(job->command, job->fault) != TOOL_OK)
