@@ -8,6 +8,8 @@ else
     RAILYARD_HCA=rxe_b0,rxe_b1
 fi
 [ -z "$ONE_RAIL" ] || RAILYARD_HCA=${RAILYARD_HCA%,*}
+# one rail each, on separate subnets
+[ -z "$CROSS" ] || case $RAILYARD_HCA in *a*) RAILYARD_HCA=rxe_a0 ;; *) RAILYARD_HCA=rxe_b1 ;; esac
 RAILYARD_NIC=verbs
 export RAILYARD_HCA RAILYARD_NIC
 if [ -z "$DEFAULT_TIMERS" ]; then
