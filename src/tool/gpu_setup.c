@@ -103,7 +103,7 @@ static int read_all(struct ry_tool_job *job, const ry_setting_info *list, uint32
         return ry_tool_error(job->command,
                              "--pes-as processes with --device cuda: the emulated nic joins gpus "
                              "of one process only, use threads");
-    if (strcmp(value_of(list, n, "FAILOVER"), "both") == 0)
+    if (strcmp(value_of(list, n, "FAILOVER"), "both") == 0 && strcmp(job->command, "perf") != 0)
         return ry_tool_error(job->command, "--failover both with --device cuda: say on or off");
     job->threads = true;
     gpu->p2p = strcmp(value_of(list, n, "P2P"), "off") != 0;
