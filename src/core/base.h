@@ -28,20 +28,25 @@
 #define RY_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* The simulator compiles this same source with RY_SIM: every shared access is then a point at which
- * it may run another coroutine. Coverage marks (ry_mark) tell it which rare branches a run has
- * met. */
+ * it may run another coroutine. Of most points nothing comes: ry_sim_skip counts down to the next
+ * one that it wants to hear of. Coverage marks (ry_mark) tell it which rare branches a run has met;
+ * a producer slot that was written, that its proxy has something to look at. */
 #if defined(RY_SIM)
 #ifdef __cplusplus
 extern "C" {
 #endif
+extern uint64_t ry_sim_skip;
 void ry_sim_point(void);
 void ry_sim_mark(const char *name);
+void ry_sim_proxy_told(void);
 #ifdef __cplusplus
 }
 #endif
-#define RY_POINT()    ry_sim_point()
+#define RY_TOLD()     ry_sim_proxy_told()
+#define RY_POINT()    (RY_UNLIKELY(ry_sim_skip-- == 0) ? ry_sim_point() : (void)0)
 #define RY_MARK(name) ry_sim_mark(name)
 #else
+#define RY_TOLD()     ((void)0)
 #define RY_POINT()    ((void)0)
 #define RY_MARK(name) ((void)0)
 #endif

@@ -111,6 +111,7 @@ RY_FN void ry_ring_run(struct ry_channel *ch, struct ry_ring *r, uint32_t move, 
             ry_queue_bell(r, next, env);
     } else {
         ry_st_rel64(r->pslot, ry_pack(move, next));
+        RY_TOLD();
     }
 }
 
@@ -151,6 +152,7 @@ RY_FN int ry_ring_silence(struct ry_channel *ch, struct ry_ring *r, const struct
         return RY_OK;
     }
     v = ry_or64(r->pslot, RY_CLOSED) | RY_CLOSED;
+    RY_TOLD();
     until = ry_now(env) + env->ready_ns_max;
     while (ry_observe_echo(r->pecho) != v) {
         if (ry_now(env) >= until)

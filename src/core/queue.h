@@ -248,6 +248,7 @@ RY_FN void ry_queue_raise_pslot(struct ry_ring *r, uint32_t move, uint64_t seq)
             break;
         old = found;
     }
+    RY_TOLD();
 }
 
 RY_FN int ry_queue_ring(struct ry_channel *ch, struct ry_ring *r, uint32_t move, uint64_t end,

@@ -19,6 +19,16 @@ static void ask(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
     ry_agent_send(m, p->pe, &msg);
 }
 
+/* When must the agent look at this path again? What only the peer can change, its answer to a
+ * question that is repeated, wakes the agent; what the NIC does is looked at. */
+static uint64_t slot_due(const struct ry_mesh *m, const struct ry_out_slot *o,
+                         const struct ry_in_slot *in, uint64_t now_ns)
+{
+    if (in->state == RY_IN_FENCING || o->state == RY_OUT_PROBING || o->state == RY_OUT_FLUSHING)
+        return now_ns + ry_agent_tick_ns(m) / 5;
+    return o->state == RY_OUT_ARMING || o->state == RY_OUT_FENCING ? o->next_ns : UINT64_MAX;
+}
+
 /* When must the agent look again at what it is doing with this peer? */
 static uint64_t peer_step(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
 {
@@ -30,12 +40,9 @@ static uint64_t peer_step(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
         ry_agent_out(m, p, c, now_ns);
         ry_agent_arm(m, p, c, now_ns);
         for (uint32_t s = 0; s < RY_SLOTS; s++) {
-            const struct ry_out_slot *o = &p->out[c].slot[s];
-
             ry_agent_in(m, p, c * RY_SLOTS + s, now_ns);
-            if (p->in[c * RY_SLOTS + s].state == RY_IN_FENCING ||
-                (o->state != RY_OUT_EMPTY && o->state != RY_OUT_ARMED))
-                next = now_ns + ry_agent_tick_ns(m) / 5;
+            next = ry_min64(next, slot_due(m, &p->out[c].slot[s], &p->in[c * RY_SLOTS + s],
+                                           now_ns));
         }
     }
     return next;

@@ -135,6 +135,8 @@ static void show_failure(struct ry_sim_world *w, const struct options *o)
     struct ry_sim_plan plan = w->plan;
     uint32_t n;
 
+    w->tracing = true;
+    ry_sim_once(w, &plan);
     printf("seed %" PRIu64 ": %s\n", plan.seed, w->violation);
     show_trace(w, o->trace ? RY_SIM_TRACE : SHORT_TRACE);
     if (!o->plan)
@@ -165,7 +167,7 @@ static int campaign(const struct options *o)
     struct ry_sim_plan plan;
     struct timespec a, b;
 
-    world.verbose = o->trace;
+    world.tracing = world.verbose = o->trace;
     clock_gettime(CLOCK_MONOTONIC, &a);
     for (uint64_t k = 0; k < o->runs && !t.violations; k++) {
         progress(k, o->runs);

@@ -140,6 +140,7 @@ uint32_t ry_sim_shrink(struct ry_sim_world *w, struct ry_sim_plan *plan)
     bool any;
 
     ry_sim_oracle_name(w->violation, s.oracle, sizeof(s.oracle));
+    w->tracing = false;
     do {
         any = drop_faults(&s);
         any |= drop_flags(&s);
@@ -147,6 +148,7 @@ uint32_t ry_sim_shrink(struct ry_sim_world *w, struct ry_sim_plan *plan)
         any |= drop_ops(&s);
     } while (any && s.runs < RUNS_MAX);
     *plan = s.best;
+    w->tracing = true;
     ry_sim_once(w, plan); /* the world shows this plan's failure now */
     return s.runs + 1;
 }

@@ -22,7 +22,7 @@ enum {
     LATENCY_NS = 300,
     RETRY_NS = 8 * US,
     WORLD_NS = 400000 * US, /* a run that has not ended by then hangs */
-    SETTLE_NS = 20000 * US, /* time for both ends to agree at the end */
+    AGENT_NS = 20 * US,
 };
 
 static int open_nic(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
@@ -110,6 +110,7 @@ static int join_world(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
         rc = m->nic->ops->export_seg(m->nic, &ex);
     if (rc)
         return rc;
+    ry_sim_nic_due(i);
     strcpy(m->hello.nic, "sim");
     m->hello.seg_bytes = ex.len_bytes;
     m->hello.seg_base = (uint64_t)(uintptr_t)ex.base;
@@ -121,6 +122,7 @@ static int join_world(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
     return rc == RY_OK ? ry_mesh_connect(m, WORLD_NS) : rc;
 }
 
+/* It also looks at least this often, since a NIC's event wakes no one here. */
 static void agent_task(void *arg)
 {
     struct ry_sim_pe *pe = arg;
@@ -129,44 +131,55 @@ static void agent_task(void *arg)
         uint64_t now = ry_sim->now_ns, next = ry_agent_step(&pe->ctx->mesh, now);
 
         ry_amo_work(pe->ctx);
-        if (next > now + 20 * US)
-            next = now + 20 * US; /* control messages wake no one here */
+        next = ry_min64(ry_min64(next, now + AGENT_NS), ry_sim_ctl_due(pe->boot.pe));
+        now = ry_sim->now_ns;
         ry_sim_sleep(next > now ? next - now : 1);
     }
 }
 
+static bool proxy_look(struct ry_mesh *m)
+{
+    bool any = false;
+
+    for (uint32_t q = 0; q < m->n_pes; q++) {
+        for (uint32_t c = 0; c < m->peers[q].n_channels; c++) {
+            struct ry_out_channel *oc = &m->peers[q].out[c];
+
+            for (uint32_t i = 0; i < RY_SLOTS; i++)
+                any |= ry_proxy_step(&oc->ch->ring[i], oc->slot[i].pslot, oc->slot[i].pecho,
+                                     &oc->slot[i].proxy_last, &m->env);
+        }
+    }
+    return any;
+}
+
+/* Sleeps until it is told that a producer slot was written (ry_sim_proxy_told). */
 static void proxy_task(void *arg)
 {
-    struct ry_mesh *m = &((struct ry_sim_pe *)arg)->ctx->mesh;
+    struct ry_sim_pe *pe = arg;
 
     for (;;) {
-        bool any = false;
+        uint64_t told = pe->told;
 
-        for (uint32_t q = 0; q < m->n_pes; q++) {
-            for (uint32_t c = 0; c < m->peers[q].n_channels; c++) {
-                struct ry_out_channel *oc = &m->peers[q].out[c];
-
-                for (uint32_t i = 0; i < RY_SLOTS; i++)
-                    any |= ry_proxy_step(&oc->ch->ring[i], oc->slot[i].pslot, oc->slot[i].pecho,
-                                         &oc->slot[i].proxy_last, &m->env);
-            }
-        }
-        ry_sim_sleep(any ? 50 : 800);
+        if (proxy_look(&pe->ctx->mesh) || pe->told != told)
+            ry_sim_sleep(50);
+        else
+            ry_sim_sleep(RY_SIM_NEVER - ry_sim->now_ns);
     }
 }
 
-static void start(struct ry_sim_world *w, uint32_t pe, uint32_t which, void (*run)(void *))
+static void start(struct ry_sim_world *w, uint32_t pe, enum ry_sim_role role, void (*run)(void *))
 {
-    struct ry_sim_task *t = &w->task[pe * RY_SIM_TASKS_A_PE + which];
+    uint32_t i = pe * RY_SIM_TASKS_A_PE + role;
+    struct ry_sim_task *t = &w->task[i];
 
     if (!ry_coro_start(&t->coro, run, &w->pe[pe])) {
         ry_sim_violate("no memory for a coroutine");
         return;
     }
     t->pe = pe;
-    t->live = true;
     t->relaxed = 0;
-    t->wake_ns = w->now_ns + ry_sim_below(&w->sched_rng, 100);
+    ry_sim_wake(pe, role, w->now_ns + ry_sim_below(&w->sched_rng, 100));
 }
 
 static void main_task(void *arg)
@@ -180,12 +193,12 @@ static void main_task(void *arg)
         ry_sim_violate("start: pe %u could not start: %s", i, ry_last_error());
         return;
     }
-    start(w, i, 2, agent_task);
+    start(w, i, RY_SIM_AGENT, agent_task);
     if (w->plan.handler != RY_HANDLER_GPU)
-        start(w, i, 3, proxy_task);
+        start(w, i, RY_SIM_PROXY, proxy_task);
     if (w->plan.second) {
         w->live_apps++;
-        start(w, i, 1, ry_sim_second);
+        start(w, i, RY_SIM_SECOND, ry_sim_second);
     }
     ry_sim_app(pe);
 }
@@ -205,13 +218,15 @@ static bool build(struct ry_sim_world *w)
             return false;
         pthread_mutex_init(&pe->ctx->lock, NULL);
         pthread_mutex_init(&pe->ctx->amo.lock, NULL);
-        pe->nic_due_ns = 0;
+        pe->nic_due_ns = RY_SIM_NEVER; /* it has none yet */
+        pe->n_ctl = 0;
+        pe->told = 0;
         pe->finished = false;
         pe->rc = 0;
         ry_sim_boot_init(w, i);
         ry_sim_workload_init(w, i);
         w->live_apps++;
-        start(w, i, 0, main_task);
+        start(w, i, RY_SIM_APP, main_task);
     }
     return true;
 }
@@ -234,8 +249,10 @@ static void account(struct ry_sim_world *w)
 
 static void take_down(struct ry_sim_world *w)
 {
-    for (uint32_t i = 0; i < RY_SIM_TASKS; i++)
-        w->task[i].live = false;
+    for (uint32_t i = 0; i < RY_SIM_TASKS; i++) {
+        w->task[i].coro.run = NULL;
+        w->wake_ns[i] = RY_SIM_NEVER;
+    }
     for (uint32_t i = 0; i < w->plan.pes; i++) {
         struct ry_ctx *ctx = w->pe[i].ctx;
 
@@ -326,8 +343,11 @@ bool ry_sim_once(struct ry_sim_world *w, const struct ry_sim_plan *plan)
     w->violation[0] = '\0';
     w->traced = 0;
     w->running = NULL;
+    w->horizon_ns = w->fault_ns = 0;
+    for (uint32_t i = 0; i < RY_SIM_TASKS; i++)
+        w->wake_ns[i] = RY_SIM_NEVER;
     memset(&w->meet, 0, sizeof(w->meet));
-    memset(w->ctl, 0, sizeof(w->ctl));
+    ry_sim_skip_draw(w);
     if (!build(w))
         ry_sim_violate("no memory for the world");
     ry_sim_run_world(w, w->now_ns + WORLD_NS);

@@ -14,23 +14,25 @@ enum {
     RY_SIM_TASKS_A_PE = 4, /* application, second initiator, agent, proxy */
     RY_SIM_TASKS = RY_SIM_PES * RY_SIM_TASKS_A_PE,
     RY_SIM_HEAP = 512 << 10,
-    RY_SIM_CTL = 256, /* control messages under way */
+    RY_SIM_CTL = 128, /* control messages on their way to one PE */
     RY_SIM_TRACE = 400,
     RY_SIM_FAULTS = 12,
 };
+#define RY_SIM_NEVER UINT64_MAX
+
+/* Tasks of a PE, in their order. */
+enum ry_sim_role { RY_SIM_APP, RY_SIM_SECOND, RY_SIM_AGENT, RY_SIM_PROXY };
 
 struct ry_sim_task {
     struct ry_coro coro;
-    uint64_t wake_ns;
     uint32_t relaxed; /* relaxes in a row: their sleep grows */
-    bool live;
     uint32_t pe;
 };
 
 struct ry_sim_ctl {
     uint64_t due_ns;
-    uint32_t from, to;
-    uint32_t len; /* 0: free */
+    uint32_t from;
+    uint32_t len;
     uint8_t msg[192];
 };
 
@@ -70,6 +72,9 @@ struct ry_sim_pe {
     struct ry_boot boot;
     void *heap;
     uint64_t nic_due_ns;
+    struct ry_sim_ctl ctl[RY_SIM_CTL]; /* control messages to it, in no order */
+    uint32_t n_ctl;
+    uint64_t told; /* how often its proxy was told to look */
     void *model; /* the workload's account */
     bool finished;
     int rc;
@@ -87,9 +92,12 @@ struct ry_sim_world {
     uint64_t now_ns, rng, sched_rng;
     uint64_t steps, events, ops, ep_rounds;
     uint64_t moves, moves_planned, replayed;
+    uint64_t wake_ns[RY_SIM_TASKS]; /* when each task runs next; NEVER: it sleeps, or is no more */
+    /* Nothing but the running task runs before this: until then its sleeps only move the clock. */
+    uint64_t horizon_ns;
+    uint64_t fault_ns; /* the next fault is not due before */
     struct ry_sim_task task[RY_SIM_TASKS];
     struct ry_sim_pe pe[RY_SIM_PES];
-    struct ry_sim_ctl ctl[RY_SIM_CTL];
     struct ry_sim_meet meet;
     struct ry_sim_task *running;
     uint32_t live_apps;
@@ -97,7 +105,8 @@ struct ry_sim_world {
     char violation[512];
     char trace[RY_SIM_TRACE][200];
     uint32_t traced;
-    bool verbose;
+    bool tracing; /* write the trace; a failing run is run again for it */
+    bool verbose; /* doorbells too */
 };
 
 /* One world at a time: hooks of core/ have no argument. */
@@ -115,9 +124,20 @@ static inline bool ry_sim_chance(uint64_t *state, uint32_t p)
 }
 
 /* sched.c */
+#define ry_sim_trace(...) \
+    do { \
+        if (ry_sim->tracing) \
+            ry_sim_trace_line(__VA_ARGS__); \
+    } while (0)
+void ry_sim_trace_line(const char *form, ...) __attribute__((format(printf, 1, 2)));
 void ry_sim_sleep(uint64_t ns);
+/* Task `role` of a PE runs at `at_ns` at the latest, if it is there at all. */
+void ry_sim_wake(uint32_t pe, enum ry_sim_role role, uint64_t at_ns);
+/* The NIC of a PE has something to do now. */
+void ry_sim_nic_due(uint32_t pe);
+/* Draw when somebody else may run next: at the start, and after each time. */
+void ry_sim_skip_draw(struct ry_sim_world *w);
 void ry_sim_run_world(struct ry_sim_world *w, uint64_t limit_ns);
-void ry_sim_trace(const char *form, ...) __attribute__((format(printf, 1, 2)));
 void ry_sim_violate(const char *form, ...) __attribute__((format(printf, 1, 2)));
 
 /* world.c: make everything of the plan, run it, take it down. False: an oracle was violated. */
@@ -125,6 +145,8 @@ bool ry_sim_once(struct ry_sim_world *w, const struct ry_sim_plan *plan);
 
 /* boot.c */
 void ry_sim_boot_init(struct ry_sim_world *w, uint32_t pe);
+/* When the next control message to a PE arrives. */
+uint64_t ry_sim_ctl_due(uint32_t pe);
 
 /* workload.c: what the tasks of a PE do; called in their coroutines. */
 void ry_sim_app(void *arg);
