@@ -2,6 +2,7 @@
 /* railyard sim: runs seeds, prints what they did, and for a failing one its seed, its trace and the
  * command that repeats it. Standard output follows from the arguments alone. */
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,7 +10,7 @@
 
 #include "sim/campaign.h"
 
-enum { BAD_INPUT = 2, SHORT_TRACE = 60, TICK_RUNS = 256 };
+enum { BAD_INPUT = 2, SHORT_TRACE = 60, TICK_RUNS = 256, KEEP_BYTES = 64 << 20 };
 
 struct options {
     uint64_t seed, runs;
@@ -206,6 +207,8 @@ int main(int argc, char **argv)
     rc = parse(argc, argv, &o);
     if (rc)
         return rc;
+    mallopt(M_MMAP_THRESHOLD, KEEP_BYTES); /* a run's memory is the next one's */
+    mallopt(M_TRIM_THRESHOLD, KEEP_BYTES);
     if (o.mutants)
         return ry_sim_mutants(o.runs_set ? o.runs : 10000, o.quick, ry_mutant);
     if (o.plan && !o.runs_set)

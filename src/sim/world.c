@@ -88,7 +88,7 @@ static int join_world(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
     m->n_pes = w->plan.pes;
     m->boot = &pe->boot;
     m->heap = pe->heap;
-    m->heap_bytes = RY_SIM_HEAP;
+    m->heap_bytes = w->plan.ep ? RY_SIM_HEAP : RY_SIM_HEAP_PLAIN; /* it is cleared for each run */
     m->sys_bytes = ry_ctx_sys_layout(ctx, false);
     memset(m->heap, 0, m->heap_bytes);
     ry_ctx_sys_layout(ctx, true);

@@ -13,7 +13,8 @@ enum {
     RY_SIM_PES = 4,
     RY_SIM_TASKS_A_PE = 4, /* application, second initiator, agent, proxy */
     RY_SIM_TASKS = RY_SIM_PES * RY_SIM_TASKS_A_PE,
-    RY_SIM_HEAP = 512 << 10,
+    RY_SIM_HEAP = 160 << 10,
+    RY_SIM_HEAP_PLAIN = 32 << 10, /* without dispatch and combine */
     RY_SIM_CTL = 128, /* control messages on their way to one PE */
     RY_SIM_TRACE = 400,
     RY_SIM_FAULTS = 12,
