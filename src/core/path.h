@@ -119,6 +119,7 @@ RY_FN void ry_ring_run(struct ry_channel *ch, struct ry_ring *r, uint32_t move, 
 RY_FN void ry_ring_open(struct ry_ring *r, uint32_t move, uint64_t next)
 {
     ry_st_rel64(&r->resv_head, ry_pack(move, next));
+    RY_OPENED();
 }
 
 /* Stop reservations, wait until every reserved block is ready; *end is the sequence behind them. */

@@ -300,10 +300,18 @@ RY_FN int ry_queue_publish(struct ry_channel *ch, const struct ry_grant *g,
         ry_relax(env);
     }
     ry_publish_ready(r, ry_pack(g->move, end));
+    RY_SLOW();
     return ry_queue_ring(ch, r, g->move, end, env);
 }
 
 /* --- completions --- */
+
+/* How far behind the frontier c a completion is: half of the counter's range or more is stale. */
+RY_FN uint16_t ry_cqe_distance(const struct ry_cqe_tail *t, uint64_t c, uint64_t base)
+{
+    return (uint16_t)((t->counter - (uint16_t)(ry_packed_seq(c) - base)) & RY_COUNTER_MASK);
+}
+RY_FN bool ry_cqe_stale(uint16_t distance) { return distance > RY_COUNTER_MASK >> 1; }
 
 /* Look at the ring's CQE once. 1: *cons grew; 0: nothing new; AGAIN: the ring is closed, read the
  * active one; PATH: an error completion (syndrome in *syn, its sequence in *at). *cons is the
@@ -314,9 +322,11 @@ RY_FN int ry_queue_poll(struct ry_ring *r, uint64_t *cons, uint8_t *syn, uint64_
     uint64_t tail = ry_observe_cqe_tail(r->cqe);
     struct ry_cqe_tail t = ry_cqe_decode(tail);
     uint64_t next, found, base = ry_ld_rlx64(&r->base);
-    uint16_t distance;
+    uint16_t distance = ry_cqe_distance(&t, c, base);
 
     *cons = c;
+    if (t.qpn == r->qpn && !ry_cqe_stale(distance))
+        RY_SLOW();
     if (RY_MUT(RY_MUT_BASE_AFTER_CQE))
         *cons = c = ry_observe_cons(r);
     if (RY_UNLIKELY(ry_packed_closed(c)))
@@ -325,7 +335,7 @@ RY_FN int ry_queue_poll(struct ry_ring *r, uint64_t *cons, uint8_t *syn, uint64_
         return 0;
     if (RY_MUT(RY_MUT_OPCODE_EARLY))
         t.counter = ry_cqe_decode(ry_observe_cqe_tail(r->cqe)).counter;
-    distance = (uint16_t)(t.counter - (uint16_t)(ry_packed_seq(c) - base));
+    distance = ry_cqe_distance(&t, c, base);
     if (RY_UNLIKELY(t.opcode != RY_CQE_REQ) && !RY_MUT(RY_MUT_OPCODE_UNCHECKED)) {
         *syn = ry_cqe_syndrome(r->cqe, tail);
         *at = ry_seq_add(ry_packed_seq(c), distance);
@@ -333,7 +343,7 @@ RY_FN int ry_queue_poll(struct ry_ring *r, uint64_t *cons, uint8_t *syn, uint64_
             *cons = ry_pack(ry_packed_move(c), ry_seq_add(*at, 1));
         return RY_ERR_PATH;
     }
-    if (distance >= 1u << 15 && !RY_MUT(RY_MUT_STALE_DISTANCE))
+    if (ry_cqe_stale(distance) && !RY_MUT(RY_MUT_STALE_DISTANCE))
         return 0;
     next = ry_seq_add(ry_packed_seq(c), distance + 1u);
     if (ry_seq_diff(next, ry_packed_seq(ry_observe_ready(r))) > 0 &&

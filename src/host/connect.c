@@ -172,8 +172,12 @@ static int create_pair(struct ry_mesh *m, struct ry_peer *p, struct pair_addr *t
     return RY_OK;
 }
 
-/* A path that cannot be had is left to the agent, as one that fails later is. */
-static bool path_only(int rc) { return rc == RY_ERR_PATH || rc == RY_ERR_RAIL; }
+/* A path that cannot be had is left to the agent, as one that fails later is; so is one whose NIC
+ * died before the start was over. */
+static bool path_only(int rc)
+{
+    return rc == RY_ERR_PATH || rc == RY_ERR_RAIL || rc == RY_ERR_DEVICE;
+}
 
 static int connect_pair(struct ry_mesh *m, struct ry_peer *p, const struct pair_addr *from)
 {

@@ -67,7 +67,7 @@ void ry_oracle_needless(uint64_t failed)
 {
     const struct ry_sim_plan *p = &ry_sim->plan;
 
-    bool calm = p->stall_p == 0 || p->stall_ns < 50000;
+    bool calm = (p->stall_p == 0 || p->stall_ns < 50000) && p->slow_p == 0;
 
     if (failed && calm && !p->n_faults && !p->chaos.lost_cqe_p && !p->bad_op)
         ry_sim_violate("needless: %llu moves without a fault", (unsigned long long)failed);

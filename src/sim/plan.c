@@ -83,6 +83,12 @@ void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm)
     p->ctl_loss_p = below(&r, 2) ? (uint32_t)below(&r, 12000) : 0;
     p->seq_first = below(&r, 4) == 0 ? RY_SEQ_MASK - below(&r, 200) : below(&r, 3) * 65500;
     p->epoch_first = below(&r, 4) == 0 ? UINT64_MAX - 100000 : 1;
+    p->bits = 16;
+    if (below(&r, 4) == 0)
+        for (p->bits = 1; 1u << p->bits < 2 * p->depth;)
+            p->bits++;
+    if (below(&r, 3) == 0)
+        p->slow_p = (uint32_t)below(&r, 2000);
     make_chaos(p, &r);
     p->n_faults = (uint32_t)below(&r, swarm ? RY_SIM_FAULTS : 6);
     for (uint32_t i = 0; i < p->n_faults; i++) {

@@ -11,12 +11,15 @@ enum {
     RELAX_NS = 150, /* first sleep of a wait */
     RELAX_DOUBLINGS = 7,
     PROXY_NS = 800, /* a proxy sees a new producer slot this much later */
+    SLOW_NS = 1000000,
+    OPENED_NS = 3000, /* who sleeps until a ring was opened goes on this much later */
     STEPS_MAX = 2000000, /* a run has some 12,000: more is a loop that goes nowhere */
 };
 
 struct ry_sim_world *ry_sim;
 int ry_mutant;
 uint64_t ry_sim_skip;
+uint16_t ry_sim_counter_mask = 0xffff;
 
 uint64_t ry_sim_random(uint64_t *state)
 {
@@ -81,6 +84,31 @@ void ry_sim_point(void)
         ry_sim_sleep(ry_sim_below(&w->sched_rng, w->plan.stall_ns + 1) + 1);
     else
         ry_sim_sleep(ry_sim_below(&w->sched_rng, 2 * STEP_NS) + 1);
+}
+
+/* Asleep where it is most dangerous. */
+void ry_sim_slow(void)
+{
+    struct ry_sim_world *w = ry_sim;
+    struct ry_sim_task *t = w ? w->running : NULL;
+
+    if (!t || !w->plan.slow_p || !ry_sim_chance(&w->sched_rng, w->plan.slow_p))
+        return;
+    t->slow = true;
+    ry_sim_sleep(ry_sim_below(&w->sched_rng, SLOW_NS) + 1);
+    t->slow = false;
+}
+
+/* A ring was opened: of those that sleep some wake. */
+void ry_sim_opened(void)
+{
+    struct ry_sim_world *w = ry_sim;
+    uint32_t pe = w && w->running ? w->running->pe : RY_SIM_PES;
+
+    for (uint32_t role = 0; pe < RY_SIM_PES && role < RY_SIM_TASKS_A_PE; role++)
+        if (w->task[pe * RY_SIM_TASKS_A_PE + role].slow && ry_sim_below(&w->sched_rng, 2))
+            ry_sim_wake(pe, (enum ry_sim_role)role,
+                        w->now_ns + ry_sim_below(&w->sched_rng, OPENED_NS) + 1);
 }
 
 uint64_t ry_sim_now(void *arg)

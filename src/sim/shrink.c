@@ -98,6 +98,11 @@ static bool drop_flags(struct shrink *s)
         any |= still_fails(s, p);
     }
     p = s->best;
+    if (p.bits < 16) {
+        p.bits = 16;
+        any |= still_fails(s, p);
+    }
+    p = s->best;
     if (p.pes > 2) {
         p.pes--;
         for (uint32_t i = 0; i < p.n_faults; i++) {
@@ -125,6 +130,7 @@ static bool drop_chaos(struct shrink *s)
         &s->best.chaos.lost_cqe_p,
         &s->best.ctl_loss_p,
         &s->best.stall_p,
+        &s->best.slow_p,
         &s->best.point_p,
     };
     bool any = false;

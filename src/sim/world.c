@@ -179,6 +179,7 @@ static void start(struct ry_sim_world *w, uint32_t pe, enum ry_sim_role role, vo
     }
     t->pe = pe;
     t->relaxed = 0;
+    t->slow = false;
     ry_sim_wake(pe, role, w->now_ns + ry_sim_below(&w->sched_rng, 100));
 }
 
@@ -348,6 +349,7 @@ bool ry_sim_once(struct ry_sim_world *w, const struct ry_sim_plan *plan)
         w->wake_ns[i] = RY_SIM_NEVER;
     memset(&w->meet, 0, sizeof(w->meet));
     ry_sim_skip_draw(w);
+    ry_sim_counter_mask = (uint16_t)((1u << plan->bits) - 1);
     if (!build(w))
         ry_sim_violate("no memory for the world");
     ry_sim_run_world(w, w->now_ns + WORLD_NS);

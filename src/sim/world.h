@@ -27,6 +27,7 @@ enum ry_sim_role { RY_SIM_APP, RY_SIM_SECOND, RY_SIM_AGENT, RY_SIM_PROXY };
 struct ry_sim_task {
     struct ry_coro coro;
     uint32_t relaxed; /* relaxes in a row: their sleep grows */
+    bool slow;        /* sleeps at RY_SLOW */
     uint32_t pe;
 };
 
@@ -61,6 +62,8 @@ struct ry_sim_plan {
     uint32_t stall_ns;   /* longest time that a preempted task sleeps */
     uint32_t point_p;    /* a shared access yields: 1/65536 */
     uint32_t stall_p;    /* and then it is preempted for long */
+    uint32_t slow_p;     /* a thread sleeps where that is most dangerous (RY_SLOW): 1/65536 */
+    uint32_t bits;       /* that a NIC's counters count for: 16, or as few as a ring needs */
     uint32_t ctl_loss_p; /* a control message is lost, or doubled */
     struct ry_emu_chaos chaos;
     uint64_t seq_first, epoch_first;

@@ -15,6 +15,9 @@ static struct {
 
 void ry_sim_mark(const char *name) { (void)name; }
 void ry_sim_proxy_told(void) {}
+void ry_sim_slow(void) {}
+void ry_sim_opened(void) {}
+uint16_t ry_sim_counter_mask = 0xffff;
 
 void ry_sim_point(void)
 {
