@@ -96,6 +96,12 @@ typedef struct ry_rail {
 RY_API uint32_t ry_rail_count(const ry_ctx *ctx);
 RY_API int ry_rail_get(const ry_ctx *ctx, uint32_t rail, ry_rail *out);
 
+/* Payload bytes that each rail of this PE has sent to `peer` since the start, and the part of them
+ * that each is meant to carry while all are up (they add up to 1). Arrays of ry_rail_count()
+ * numbers; share may be NULL. What goes to a peer without a NIC is not in them. Not while a
+ * replacement is let in. Errors: INVALID (no such PE, or this one). */
+RY_API int ry_sent_to(const ry_ctx *ctx, uint32_t peer, uint64_t *bytes, double *share);
+
 /* What the application is told. Strings live for the call. */
 enum ry_event_type {
     RY_EVENT_SWITCH = 1, /* a channel to `peer` left rail `rail` for `to_rail` */

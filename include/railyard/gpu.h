@@ -29,6 +29,7 @@ RY_API int ry_gpu_count(void);
 typedef struct ry_gpu_ep_attr {
     ry_ep_attr ep;
     uint32_t pe, n_pes;
+    uint32_t n_nodes;    /* 0 = 1; ht sums by node, as ry_ep_combine does */
     int device;          /* CUDA ordinal of this PE's GPU */
     uint32_t sms;        /* most SMs that its kernels take; 0 = the device's. The same on all PEs */
     uint64_t timeout_ns; /* deadline of every wait in a kernel; 0 = 2 s */

@@ -57,6 +57,8 @@ RY_API const char *ry_last_error(void);
 
 /* Library version "major.minor.patch". */
 RY_API const char *ry_version(void);
+/* What this build was made with and what it lacks: "libibverbs 1.14, pmix 4.2, no cuda". */
+RY_API const char *ry_build(void);
 
 #ifdef __cplusplus
 }

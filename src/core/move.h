@@ -399,7 +399,7 @@ RY_FN bool ry_channel_overdue(const struct ry_channel *ch, const struct ry_env *
 {
     uint64_t since = ry_ld_acq64(&ch->parked_ns), now = ry_now(env);
 
-    return since && now > since && now - since >= env->lost_ns_max;
+    return since && now > since && now - since >= env->lost_ns_max && !RY_MUT(RY_MUT_NO_GIVE_UP);
 }
 
 /* A parked channel whose time is over and whose log holds messages: they are lost, and with them

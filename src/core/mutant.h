@@ -10,6 +10,7 @@
     X(SIGNAL_OTHER_RAIL, "3", "a signal goes by another channel than its payload")                 \
     X(REPLAY_FROM_ACKED, "3, 6", "replay begins behind what was acknowledged")                     \
     X(NO_LAST_WORD, "4", "a channel that carried nothing says nothing")                            \
+    X(ROUTE_HALF, "4", "half of the channels is never chosen")                                     \
     X(BASE_AFTER_CQE, "5", "base index read after the completion")                                 \
     X(OPCODE_UNCHECKED, "5", "an error completion reads as success")                               \
     X(OPCODE_EARLY, "5", "counter read by a second load, after the opcode")                        \
@@ -26,19 +27,30 @@
     X(AMO_REPLAYED, "8", "an atomic runs each time it is sent")                                    \
     X(STALE_NEWS, "9", "older epochs are believed")                                                \
     X(FENCED_ONCE, "9", "a repeated FAILED is not answered")                                       \
+    X(ANY_INCARNATION, "9", "news of another incarnation is believed")                             \
+    X(OLD_GID, "9", "a rebuild uses the GID of the start")                                         \
     X(PLANNED_NO_READ, "10", "a planned move does not read through the old path")                  \
+    X(NO_HOLD_BACK, "10", "a pair that fails again and again is taken back at once")               \
     X(RESET_BEFORE_COPY, "11", "the log is dropped before the copy is whole")                      \
+    X(NO_GIVE_UP, "11", "operations without a path wait for ever")                                 \
     X(TARGET_UNFENCED, "2, 11", "a slot whose last life is not fenced is armed again")             \
     X(NO_DEADLINE, "12", "silence is never noticed")                                               \
+    X(NO_PATIENCE, "12", "silence is measured without a look at what is queued")                   \
     X(NO_ALONE, "12", "a request at fault takes path after path")                                  \
     X(TWO_MOVERS, "13", "GOOD to MOVING by store: no one winner")                                  \
+    X(AGENT_LEAVES_MOVES, "13", "the agent leaves moves to callers")                               \
     X(READY_BY_STORE, "14", "ready_head does not wait for earlier reservations")                   \
     X(RING_UNCHECKED, "14", "a slow thread rings without a look at the move")                      \
     X(DOORBELL_STORE, "14", "the producer slot is stored, not raised")                             \
+    X(PROXY_SHORT_LOOK, "14", "the proxy compares half of the producer slot")                      \
+    X(QUIET_WRONG_COUNTER, "14", "quiet looks at what was posted, not at what was done")           \
     X(CLOSE_OUTSIDE, "15", "the reservation does not look at CLOSED")                              \
     X(RESERVE_BEFORE_ROOM, "15", "room is not tested")                                             \
     X(ROOM_BY_COMPLETION, "15", "slots are free by completion, not by release")                    \
-    X(MOVE_WITHOUT_WAIT, "15", "the mover does not wait for reserved blocks")
+    X(MOVE_WITHOUT_WAIT, "15", "the mover does not wait for reserved blocks")                      \
+    X(MASK_REOPENED, "16", "a masked PE may connect again")                                        \
+    X(FORWARD_FORGOTTEN, "16", "what a lost forwarder held is not sent again")                     \
+    X(FENCE_BOTH_WAYS, "move", "a fence of one direction ends the other")
 
 enum ry_mutant_id {
     RY_MUT_NONE = 0,

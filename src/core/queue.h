@@ -270,7 +270,7 @@ RY_FN bool ry_proxy_step(struct ry_ring *r, uint64_t *pslot, uint64_t *pecho, ui
 {
     uint64_t v = ry_observe_pslot(pslot);
 
-    if (v == *last)
+    if (v == *last || (RY_MUT(RY_MUT_PROXY_SHORT_LOOK) && (uint32_t)v == (uint32_t)*last))
         return false;
     *last = v;
     if (ry_packed_closed(v))

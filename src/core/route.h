@@ -4,6 +4,7 @@
 #define RY_CORE_ROUTE_H
 
 #include "core/base.h"
+#include "core/mutant.h"
 
 enum { RY_CHANNELS_MAX = 32, RY_STRIPE_ALIGN = 256, RY_STRIPE_MIN_BYTES = 16 << 10 };
 
@@ -29,6 +30,8 @@ RY_FN uint32_t ry_route_pick(const uint32_t *w, uint64_t *sent, uint32_t n, uint
 {
     uint32_t best = 0;
 
+    if (RY_MUT(RY_MUT_ROUTE_HALF))
+        n = (n + 1) / 2;
     for (uint32_t i = 1; i < n; i++)
         if (sent[i] * w[best] < sent[best] * w[i])
             best = i;

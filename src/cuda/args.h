@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the host hands to the kernels, by value, and the words that kernels of several GPUs share.
  *
+ * Peers. Kernels write a peer's buffers as if they lay here: over NVLink where they are mapped,
+ * into a mirror where the peer is reached through channels (cuda/far.h).
+ *
  * Generations. An exchange counts its generations from 1 in device memory (ry_gpu_turn), so that a
  * captured graph goes on counting. A flag holds the generation it was written in and is never
  * reset. The host alternates the buffers of a generation; flags stand in each of them.
@@ -15,9 +18,9 @@
  * |----------------------------------------|---------------------------------------------------|
  * | turn                                   | the last block of a kernel to read it             |
  * | last                                   | the block that reads it                           |
- * | counts[e][s], matrix, histogram        | PE s, one thread                                  |
- * | dispatch_flags[s][b], end_flags[s][b]  | PE s, block b                                     |
- * | row_flags                              | the PE that sends the row, one warp               |
+ * | counts[s][e], matrix, histogram        | PE s, one thread; NIC where s is far              |
+ * | dispatch_flags[s][b], end_flags[s][b]  | PE s, block b; where s is far, arrive kernel here |
+ * | row_flags                              | the PE that sends the row, one warp; likewise     |
  * | status                                 | any thread, by compare-and-swap from 0; host: 0   |
  */
 #ifndef RY_CUDA_ARGS_H
@@ -91,8 +94,9 @@ struct ry_gpu_ll {
     struct ry_gpu_common c;
     struct ry_ll_layout l;
     uint64_t counts_at, dispatch_flags_at, row_flags_at,
-        end_flags_at;  /* in a generation's buffers */
-    int32_t *kept_ids; /* [tokens_max][topk] */
+        end_flags_at;       /* in a generation's buffers */
+    uint32_t counts_stride; /* words of one source's counts */
+    int32_t *kept_ids;      /* [tokens_max][topk] */
     float *kept_weights;
     uint32_t *kept_tokens; /* how many */
     uint32_t *count;       /* out: [local][pes] */

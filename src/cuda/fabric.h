@@ -13,13 +13,16 @@ struct ry_gpu_fabric_attr {
     uint32_t pes, ports, channels, depth;
     uint32_t devices; /* PE p is on GPU p % devices */
     uint32_t parts;   /* engine blocks of a port */
+    uint32_t nodes;   /* 0 = 1: PEs of other nodes are never written directly */
     uint64_t heap_bytes;
-    uint64_t rate_bps; /* of a port; 0: no limit */
-    uint64_t retry_ns; /* of an engine whose port is down */
+    uint64_t own_bytes; /* of GPU memory that no NIC knows, for each PE */
+    uint64_t rate_bps;  /* of a port; 0: no limit */
+    uint64_t retry_ns;  /* of an engine whose port is down */
     uint64_t timeout_ns;
-    int direct;        /* peers' heaps are written directly */
+    int direct;        /* heaps of peers of one node are written directly */
     int failover;      /* 0: no backup is armed */
     int failback;      /* channels return to their home path when it is good again */
+    uint32_t handler;  /* enum ry_handler; cpu needs gpu memory that the host maps: UNSUPPORTED */
     uint64_t event_ns; /* from a port's change to the agent's hearing of it */
 };
 
@@ -34,6 +37,7 @@ void ry_gpu_fabric_close(struct ry_gpu_fabric *f);
 /* The argument of kernels of this PE. */
 const struct ry_gpu_world *ry_gpu_fabric_world(const struct ry_gpu_fabric *f, uint32_t pe);
 void *ry_gpu_fabric_heap(const struct ry_gpu_fabric *f, uint32_t pe);
+void *ry_gpu_fabric_own(const struct ry_gpu_fabric *f, uint32_t pe);
 /* 0, or the first failure that a kernel of this PE left behind: its peer, channel and rail. Clears
  * it. */
 int ry_gpu_fabric_status(struct ry_gpu_fabric *f, uint32_t pe, uint32_t *peer, uint32_t *channel,

@@ -125,6 +125,39 @@ static __device__ void ry_ht_add_part(const struct ry_gpu_ht *a, const uint8_t *
             ry_store16(out + (i + j * 32) * 16, ry_round8(acc[j]));
 }
 
+/* The same where nodes add up by themselves: another node's sum is rounded once, as if its PEs had
+ * added it there. 32 lanes of one row. */
+static __device__ void ry_ht_add_nodes(const struct ry_gpu_ht *a, const uint8_t *const *rows,
+                                       uint32_t i, uint8_t *out)
+{
+    const struct ry_place *place = &a->c.place;
+    uint32_t home = ry_place_node(place, a->c.pe), p = 0;
+    float acc[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+
+    for (uint32_t d = 0; d < place->nodes; d++) {
+        uint32_t end = p + ry_place_node_size(place, d);
+        float node[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+        bool any = false;
+
+        for (; p < end; p++) {
+            if (rows[p])
+                ry_add8(node, ry_load16(rows[p] + i * 16));
+            any |= rows[p] != 0;
+        }
+        if (!any)
+            continue;
+        uint4 rounded = ry_round8(node);
+
+        if (d != home) {
+            ry_add8(acc, rounded);
+            continue;
+        }
+        for (int e = 0; e < 8; e++)
+            acc[e] = __fadd_rn(acc[e], node[e]);
+    }
+    ry_store16(out + i * 16, ry_round8(acc));
+}
+
 /* A warp adds up tokens first, first + step, ... Its own rows come from y when `direct`. */
 static __device__ void ry_ht_add_tokens(const struct ry_gpu_ht *a, uint64_t gen,
                                         const uint32_t *start, uint32_t first, uint32_t step,
@@ -153,8 +186,12 @@ static __device__ void ry_ht_add_tokens(const struct ry_gpu_ht *a, uint64_t gen,
             rows[lane] = at;
         }
         __syncwarp(); /* addresses and what their marks cover, to the whole warp */
-        for (uint32_t i = lane; i < c->hidden / 8; i += 4 * 32)
-            ry_ht_add_part(a, rows, i, a->out + t * a->out_stride);
+        if (c->place.nodes > 1)
+            for (uint32_t i = lane; i < c->hidden / 8; i += 32)
+                ry_ht_add_nodes(a, rows, i, a->out + t * a->out_stride);
+        else
+            for (uint32_t i = lane; i < c->hidden / 8; i += 4 * 32)
+                ry_ht_add_part(a, rows, i, a->out + t * a->out_stride);
         __syncwarp(); /* rows[] is read before the next token's is written */
     }
 }

@@ -218,7 +218,8 @@ static __device__ void ry_ll_send(const struct ry_gpu_ll *a, uint64_t gen, uint8
         uint32_t local = e - ry_place_expert_first(&c->place, pe);
 
         if ((threadIdx.x & 31u) == 0)
-            ry_word_publish((uint64_t *)(c->peer[pe] + a->counts_at) + local * c->place.pes + c->pe,
+            ry_word_publish((uint64_t *)(c->peer[pe] + a->counts_at) + c->pe * a->counts_stride +
+                                local,
                             ry_count_word(gen, n));
     }
     if (threadIdx.x == 0)
@@ -248,7 +249,7 @@ static __device__ void ry_ll_total(const struct ry_gpu_ll *a, const uint8_t *min
         uint32_t sum = 0;
 
         for (uint32_t s = 0; s < a->c.place.pes; s++)
-            sum += (uint32_t)ry_word_observe(words + e * a->c.place.pes + s) & RY_GPU_COUNT_MASK;
+            sum += (uint32_t)ry_word_observe(words + s * a->counts_stride + e) & RY_GPU_COUNT_MASK;
         a->expert_rows[e] = sum;
         atomicAdd(&total, sum);
     }
@@ -276,7 +277,8 @@ static __device__ void ry_ll_receive(const struct ry_gpu_ll *a, uint64_t gen)
     for (uint32_t i = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; i < c->local_count * pes;
          i += gridDim.x * (blockDim.x / 32)) {
         uint32_t local = i / pes, source = i % pes;
-        uint64_t word = ry_word_observe((const uint64_t *)(mine + a->counts_at) + i);
+        uint64_t word = ry_word_observe((const uint64_t *)(mine + a->counts_at) +
+                                        source * a->counts_stride + local);
         uint32_t n = word >> RY_GPU_COUNT_BITS == gen ? (uint32_t)word & RY_GPU_COUNT_MASK : 0;
 
         n = ry_min32(n, c->tokens_max);

@@ -1,9 +1,15 @@
 # Sources of the GPU part; also read by test/cuda when it is built by itself.
 set(ry_cuda_sources
     host/driver.c
+    far_arrive.cu
+    far_ht_post.cu
+    far_ll_post.cu
+    host/ep_call.c
+    host/ep_far.c
     host/ep_gpu.c
     host/fabric.c
     host/fabric_agent.c
+    host/fabric_proxy.c
     ht_combine.cu
     ht_dispatch.cu
     ht_plan.cu

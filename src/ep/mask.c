@@ -206,7 +206,7 @@ static int resend(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t target)
 {
     uint32_t node = ry_place_node(&ep->l.place, target);
 
-    if (ep->attr.mode == RY_EP_LL)
+    if (ep->attr.mode == RY_EP_LL || RY_MUT(RY_MUT_FORWARD_FORGOTTEN))
         return RY_OK;
     if (node == ep->node)
         return g->gen <= ep->returned ? ry_ep_ht_resend_rows(ep, g, target) : RY_OK;

@@ -12,6 +12,8 @@ void ry_agent_pair_failed(struct ry_mesh *m, struct ry_peer *p, uint32_t rail, u
 
     if (hold > m->cfg.recovery_ns_max)
         hold = m->cfg.recovery_ns_max;
+    if (RY_MUT(RY_MUT_NO_HOLD_BACK))
+        return;
     pair->not_before_ns = now_ns + hold;
     /* failed soon after it was good, or never was: hold it back longer the next time; long after:
      * begin anew */

@@ -128,6 +128,8 @@ void ry_agent_arm_asked(struct ry_mesh *m, struct ry_peer *p, const struct ry_ms
     struct ry_in_slot *in = &p->in[i];
     uint64_t now_ns;
 
+    if (ry_peer_state(p) == RY_PEER_GONE && !RY_MUT(RY_MUT_MASK_REOPENED))
+        return; /* it may live, and think that it may write here (rule 16) */
     if (msg->epoch < in->epoch && !RY_MUT(RY_MUT_STALE_NEWS))
         return;
     if (msg->epoch == in->epoch && in->state == RY_IN_READY) {
@@ -176,6 +178,9 @@ void ry_agent_failed_told(struct ry_mesh *m, struct ry_peer *p, const struct ry_
         return;
     }
     in->epoch = msg->epoch; /* also when its ARM never came: what is here is older still */
+    for (uint32_t s = 0; RY_MUT(RY_MUT_FENCE_BOTH_WAYS) && s < RY_SLOTS; s++)
+        if (p->out[msg->channel].slot[s].state == RY_OUT_ARMED)
+            m->nic->ops->qp_error(p->out[msg->channel].slot[s].qp);
     if (in->state == RY_IN_READY)
         fence_begin(m, in, ry_now(&m->env));
 }

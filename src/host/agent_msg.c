@@ -23,6 +23,13 @@ static bool in_range(const struct ry_mesh *m, const struct ry_peer *p, const str
                      msg->peer_rail < peer_rails);
 }
 
+/* News of another incarnation is no news of this one (rule 9). */
+static bool of_this_life(const struct ry_mesh *m, const struct ry_peer *p, const struct ry_msg *msg)
+{
+    return RY_MUT(RY_MUT_ANY_INCARNATION) || (msg->incarnation == p->hello.incarnation &&
+                                                    msg->to_incarnation == m->hello.incarnation);
+}
+
 static void answer_ping(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg)
 {
     struct ry_msg pong = {.type = RY_MSG_PONG, .epoch = msg->epoch};
@@ -88,9 +95,7 @@ void ry_agent_receive(struct ry_mesh *m, uint64_t now_ns)
                 m->on_message(m->message_arg, from, raw, got);
             continue;
         }
-        /* news of another incarnation is no news of this one (rule 9) */
-        if (got != sizeof(msg) || msg.incarnation != p->hello.incarnation ||
-            msg.to_incarnation != m->hello.incarnation || !in_range(m, p, &msg))
+        if (got != sizeof(msg) || !of_this_life(m, p, &msg) || !in_range(m, p, &msg))
             continue;
         dispatch(m, p, &msg);
     }

@@ -39,7 +39,7 @@ static uint64_t patience(const struct ry_mesh *m, const struct ry_peer *p,
 
     if (!rate || (other && other < rate))
         rate = other;
-    if (!rate)
+    if (!rate || RY_MUT(RY_MUT_NO_PATIENCE))
         return m->cfg.path_timeout_ns;
     return m->cfg.path_timeout_ns + outstanding_bytes(m, s->rail) * 4 / (rate / 1000000 + 1) * 1000;
 }
@@ -201,6 +201,8 @@ void ry_agent_watch(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint64_t n
         return;
     }
     look_at_ports(m, p, oc);
+    if (RY_MUT(RY_MUT_AGENT_LEAVES_MOVES))
+        return;
     ry_channel_progress(oc->ch, &m->env, &acked);
     if (ry_state_of(st) == RY_CH_GOOD && st == ry_observe_state(oc->ch)) {
         if (silent(m, p, oc, active, now_ns)) {

@@ -235,6 +235,13 @@ static int set_from(struct ry_config *c, const char *name, const char *value, co
     return assign(c, s, value, from) < 0 ? refuse(where, s) : RY_OK;
 }
 
+enum ry_setting_source ry_config_source(const struct ry_config *c, const char *name)
+{
+    const struct ry_setting *s = ry_setting_find(name);
+
+    return s ? (enum ry_setting_source)c->source[s - ry_settings] : RY_FROM_DEFAULT;
+}
+
 int ry_config_set(struct ry_config *c, const char *name, const char *value,
                   enum ry_setting_source from)
 {

@@ -100,6 +100,9 @@ void ry_config_defaults(struct ry_config *out);
 int ry_config_set(struct ry_config *c, const char *name, const char *value,
                   enum ry_setting_source from);
 
+/* Where the value of a setting (named without RAILYARD_) comes from. */
+enum ry_setting_source ry_config_source(const struct ry_config *c, const char *name);
+
 /* A whole file's text; `where` names it in messages. The text need not end in NUL. */
 int ry_config_parse(struct ry_config *c, const char *text, size_t len, const char *where);
 

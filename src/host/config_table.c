@@ -35,7 +35,8 @@ const struct ry_setting ry_settings[] = {
      "seed of everything random in emulation and tests"},
 
     {"HCA", RY_SET_TEXT, 0, AT(hca), "", 0, 0, NULL, "NVSHMEM_HCA_LIST", "Rails and channels",
-     "devices and ports to use: mlx5_0:1,mlx5_1; a ^ before an entry excludes it"},
+     "devices and ports to use: mlx5_0:1,mlx5_1; mlx5_* is every name that begins so, a ^ before "
+     "an entry excludes it, emu0:1 is an emulated one; what is not there is an error"},
     {"GPU_NIC_MAP", RY_SET_TEXT, 0, AT(gpu_nic_map), "", 0, 0, NULL,
      "DEEP_EP_DEVICE_TO_HCA_MAPPING", NULL,
      "rails of each GPU by hand: 0:mlx5_0:1,1:mlx5_1:1; a GPU may stand there more than once"},
@@ -78,7 +79,7 @@ const struct ry_setting ry_settings[] = {
      "faults to inject, as railyard ep --fault takes them"},
 
     {"LINK_RATE", RY_SET_RATE_LIST, 0, AT(link_rate_bps), "unlimited", 0, INT64_MAX, NULL, NULL,
-     "Emulated NIC", "rate of each port, one a rail"},
+     "Emulated NIC", "rate of each emulated port, in their order"},
     {"NIC_CAP", RY_SET_RATE, 0, AT(nic_cap_bps), "unlimited", 0, INT64_MAX, NULL, NULL, NULL,
      "rate that all ports of a NIC share"},
     {"LATENCY", RY_SET_TIME, 0, AT(latency_ns), "0", 0, HOUR, NULL, NULL, NULL,

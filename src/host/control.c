@@ -88,6 +88,26 @@ static ry_path_status *all_paths(const struct ry_mesh *m, uint64_t now_ns, uint3
     return list;
 }
 
+/* "sent PEER RAIL BYTES SHARE" for each peer that a NIC has carried something to. */
+static void print_sent(struct ry_ctx *ctx, struct ry_attach_answer *a)
+{
+    uint64_t bytes[RY_RAILS_MAX];
+    double share[RY_RAILS_MAX];
+    const struct ry_mesh *m = &ctx->mesh;
+
+    for (uint32_t q = 0; q < m->n_pes; q++) {
+        uint64_t sum = 0;
+
+        if (q == m->pe || ry_sent_to(ctx, q, bytes, share) != RY_OK)
+            continue;
+        for (uint32_t r = 0; r < m->hello.rails; r++)
+            sum += bytes[r];
+        for (uint32_t r = 0; sum > 0 && r < m->hello.rails; r++)
+            ry_attach_print(a, "sent %u %u %llu %.6f\n", q, r, (unsigned long long)bytes[r],
+                            share[r]);
+    }
+}
+
 static void print_status(struct ry_ctx *ctx, struct ry_attach_answer *a)
 {
     const struct ry_mesh *m = &ctx->mesh;
@@ -108,6 +128,7 @@ static void print_status(struct ry_ctx *ctx, struct ry_attach_answer *a)
                         (unsigned long long)m->hello.rail[r].rate_bps,
                         (unsigned long long)k.tx_bytes, (unsigned long long)k.rx_bytes);
     }
+    print_sent(ctx, a);
     ry_path_status *list = all_paths(m, ry_now(&m->env), &n);
     for (uint32_t i = 0; list && i < n; i++)
         ry_attach_print(a, "path %u %u %u %u %u %s %s %s %llu %llu %llu %.1f %.3f\n", list[i].peer,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which backend a context uses, and its settings. */
+#include <stdio.h>
 #include <string.h>
 
 #include "host/clock.h"
@@ -7,6 +8,7 @@
 #include "host/ctx.h"
 #include "host/error.h"
 #include "nic/emu/emu.h"
+#include "nic/select.h"
 #ifdef RY_HAVE_IBVERBS
 #include "nic/verbs/verbs.h"
 #endif
@@ -17,14 +19,92 @@ static uint64_t now(void *arg)
     return ry_clock_ns();
 }
 
+static void emu_name(const struct ry_config *c, uint32_t port, char *device, size_t cap,
+                     uint32_t *number)
+{
+    snprintf(device, cap, "emu%u", port / c->ports_per_nic);
+    *number = port % c->ports_per_nic + 1;
+}
+
+/* Every name of the selection must be there: the port that a wrong one meant would idle. A list
+ * that was made for another library says nothing of emulated ports. */
+static int check_names(const struct ry_config *c, uint32_t ports, bool *ours)
+{
+    bool wish = ry_config_source(c, "HCA") != RY_FROM_ALIAS;
+    const char *at = c->hca, *from = at;
+    struct ry_select_part part;
+    uint32_t number;
+    char device[16];
+    int rc;
+
+    *ours = wish;
+    for (; (rc = ry_select_next(&at, &part)) == 1; from = at) {
+        bool met = false;
+
+        for (uint32_t i = 0; i < ports && !met; i++) {
+            emu_name(c, i, device, sizeof(device), &number);
+            met = ry_select_meets(&part, device, number);
+        }
+        *ours |= met;
+        if (met || (!wish && strncmp(part.device, "emu", 3) != 0))
+            continue;
+        emu_name(c, ports - 1, device, sizeof(device), &number);
+        return ry_fail(RY_ERR_CONFIG,
+                       "'%.*s' in RAILYARD_HCA is no emulated port, which are emu0:1 to %s:%u: "
+                       "name one of them, or raise RAILYARD_RAILS",
+                       (int)strcspn(from, ","), from, device, number);
+    }
+    if (rc < 0 && wish)
+        return ry_fail(RY_ERR_CONFIG,
+                       "'%.100s' in RAILYARD_HCA is no list of [^]DEVICE[:PORT] with commas "
+                       "between",
+                       c->hca);
+    *ours &= rc == 0;
+    return RY_OK;
+}
+
+int ry_ctx_select_emu(const struct ry_config *c, uint32_t ports, uint32_t *place, uint32_t *n)
+{
+    uint32_t order[RY_RAILS_MAX], number;
+    char device[16];
+    bool ours;
+    int rc = check_names(c, ports, &ours);
+    uint32_t taken = 0;
+
+    for (uint32_t i = 0; rc == RY_OK && i < ports; i++) {
+        uint32_t at = 0, k = taken;
+
+        emu_name(c, i, device, sizeof(device), &number);
+        if (ours && ry_select_takes(c->hca, device, number, &at) != 1)
+            continue;
+        for (; k > 0 && order[k - 1] > at; k--) { /* those of one part stay in their order */
+            order[k] = order[k - 1];
+            place[k] = place[k - 1];
+        }
+        order[k] = at;
+        place[k] = i;
+        taken++;
+    }
+    if (rc == RY_OK && taken == 0)
+        return ry_fail(RY_ERR_CONFIG, "'%.100s' in RAILYARD_HCA leaves no emulated port: keep one",
+                       c->hca);
+    if (rc == RY_OK)
+        *n = taken;
+    return rc;
+}
+
 static int open_emu(struct ry_ctx *ctx, struct ry_nic **out)
 {
     const struct ry_config *c = ctx->config;
+    uint32_t ports = (uint32_t)ry_config_at(&c->rails, ctx->boot->node, 2), n = 0;
+    uint32_t place[RY_RAILS_MAX];
     uint64_t rate[RY_RAILS_MAX];
+    int rc = ry_ctx_select_emu(c, ports, place, &n);
     struct ry_emu_cfg cfg = {
         .pe = ctx->boot->pe,
         .n_pes = ctx->boot->n_pes,
-        .rails = (uint32_t)ry_config_at(&c->rails, ctx->boot->node, 2),
+        .rails = n,
+        .place = place,
         .ports_per_nic = c->ports_per_nic,
         .rate_bps = rate,
         .nic_cap_bps = c->nic_cap_bps,
@@ -36,8 +116,10 @@ static int open_emu(struct ry_ctx *ctx, struct ry_nic **out)
         .now_ns = now,
     };
 
-    for (uint32_t i = 0; i < RY_RAILS_MAX; i++)
-        rate[i] = ry_config_at(&c->link_rate_bps, i, 0);
+    if (rc)
+        return rc;
+    for (uint32_t i = 0; i < n; i++)
+        rate[i] = ry_config_at(&c->link_rate_bps, place[i], 0);
     return ry_emu_open(&cfg, out);
 }
 

@@ -37,6 +37,17 @@ int ry_rail_get(const ry_ctx *ctx, uint32_t rail, ry_rail *out)
     return RY_OK;
 }
 
+int ry_sent_to(const ry_ctx *ctx, uint32_t peer, uint64_t *bytes, double *share)
+{
+    const struct ry_mesh *m = &ctx->mesh;
+
+    if (peer >= m->n_pes || peer == m->pe)
+        return ry_fail(RY_ERR_INVALID, "pe %u is no peer of pe %u of %u", peer, m->pe, m->n_pes);
+    if (share)
+        ry_mesh_shares(m, peer, share);
+    return m->nic->ops->peer_sent(m->nic, peer, bytes);
+}
+
 int ry_allgather(ry_ctx *ctx, const void *in, size_t len, void *out)
 {
     return ctx->boot->ops->allgather(ctx->boot, in, len, out,

@@ -40,7 +40,7 @@ static int take_map(struct ry_ctx *ctx, const char *map, uint32_t gpu, uint64_t 
 
         if (end == at || *end != ':' || end + 1 >= at + len)
             return ry_fail(RY_ERR_CONFIG,
-                           "RAILYARD_GPU_NIC_MAP: '%.*s' is not gpu:device or gpu:device:port",
+                           "'%.*s' in RAILYARD_GPU_NIC_MAP is not gpu:device or gpu:device:port",
                            (int)len, at);
         /* a map for the machine's NICs, maybe another library's, says nothing of emulated ones */
         if (number == gpu && (ctx->config->nic != RY_NIC_EMU || strncmp(end + 1, "emu", 3) == 0)) {
@@ -48,7 +48,7 @@ static int take_map(struct ry_ctx *ctx, const char *map, uint32_t gpu, uint64_t 
 
             if (rail < 0)
                 return ry_fail(RY_ERR_CONFIG,
-                               "RAILYARD_GPU_NIC_MAP: '%.*s' is no rail of pe %u: see railyard "
+                               "'%.*s' in RAILYARD_GPU_NIC_MAP is no rail of pe %u: see railyard "
                                "topo",
                                (int)len, at, ctx->boot->pe);
             *homes |= 1ull << rail;

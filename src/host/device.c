@@ -7,6 +7,7 @@
 #include "host/config.h"
 #include "host/error.h"
 #ifdef RY_HAVE_IBVERBS
+#include "nic/select.h"
 #include "nic/verbs/verbs.h"
 
 static void copy_port(ry_device_port *to, const struct ry_verbs_port *p)
@@ -59,7 +60,7 @@ static int number_rails(ry_device_port *all, uint32_t n, const char *hca)
     if (!order)
         return ry_fail(RY_ERR_NO_MEMORY, "no memory for %u ports", n);
     for (uint32_t i = 0; i < n; i++) {
-        int takes = ry_verbs_selects(*hca ? hca : NULL, all[i].device, all[i].port, &order[i]);
+        int takes = ry_select_takes(*hca ? hca : NULL, all[i].device, all[i].port, &order[i]);
 
         if (takes < 0) {
             free(order);

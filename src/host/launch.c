@@ -166,7 +166,8 @@ static void on_signals(struct launch *l)
 /* Dead before the job had started: nobody can go on. */
 static void died_early(struct launch *l, uint32_t pe, const char *how, int code)
 {
-    say("pe %u %s while starting: the job is stopped", pe, how);
+    if (!l->own || code >= 128) /* who starts itself says itself why it left */
+        say("pe %u %s while starting: the job is stopped", pe, how);
     ry_meet_dead(l->meet, pe, how);
     stop(l, code ? code : 1, LEAVE_MS);
 }
@@ -340,6 +341,7 @@ static int launch(const ry_launch_cfg *cfg, const char *file, char *const *argv,
 {
     struct launch l = {.cfg = cfg,
                        .file = file,
+                       .own = argv != cfg->argv,
                        .argv = argv,
                        .n_nodes = cfg->n_nodes ? cfg->n_nodes : 1,
                        .result = result,

@@ -25,6 +25,7 @@ struct child {
 struct launch {
     const ry_launch_cfg *cfg;
     const char *file; /* what is executed */
+    bool own;         /* this very program */
     char *const *argv;
     uint32_t n_nodes;
     uint64_t job;

@@ -212,6 +212,8 @@ void ry_plan_home(const struct ry_hello *a, const struct ry_hello *b, uint32_t c
 /* Weights of all channels from a to b, 1..65535, by the share of the slower end's rail. */
 void ry_plan_weights(const struct ry_hello *a, const struct ry_hello *b, uint32_t n,
                      uint32_t *weight);
+/* The part that each of our rails is meant to carry of what goes to `pe`. */
+void ry_mesh_shares(const struct ry_mesh *m, uint32_t pe, double *share);
 /* Cost of (rail, peer_rail) as a stand-in for (from, from_peer); the smallest is the best.
  * UINT32_MAX: the pair itself. */
 uint32_t ry_plan_cost(const struct ry_hello *a, const struct ry_hello *b, uint32_t from,

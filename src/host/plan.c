@@ -47,6 +47,16 @@ static uint32_t sharers(uint32_t n, const struct ry_hello *h, uint32_t rail)
     return n / count + (before < n % count);
 }
 
+void ry_mesh_shares(const struct ry_mesh *m, uint32_t pe, double *share)
+{
+    const struct ry_peer *p = &m->peers[pe];
+
+    for (uint32_t r = 0; r < m->hello.rails; r++)
+        share[r] = 0;
+    for (uint32_t c = 0; c < p->n_channels && p->weight_sum; c++)
+        share[home_of(&m->hello, c)] += (double)p->weights[c] / p->weight_sum;
+}
+
 /* Rate of a rail; an unlimited one counts as the fastest of its PE. */
 static uint64_t rate_of(const struct ry_hello *h, uint32_t rail)
 {

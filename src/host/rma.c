@@ -178,6 +178,8 @@ static int settle(struct ry_mesh *m, struct ry_peer *p, uint32_t c)
         int rc;
 
         ry_channel_progress(oc->ch, &m->env, &acked);
+        if (RY_MUT(RY_MUT_QUIET_WRONG_COUNTER))
+            break;
         if (RY_MUT(RY_MUT_QUIET_NO_SLOTS)
                 ? ry_seq_ge(acked, oc->quiet_goal)
                 : ry_channel_reusable(oc->ch, oc->quiet_seq, oc->quiet_goal))

@@ -2,7 +2,7 @@
 /* How much a PE takes in a job of some size: what connect.c will make, without making it. */
 #include <railyard/context.h>
 
-#include "host/config.h"
+#include "host/ctx.h"
 #include "host/error.h"
 #include "host/mesh.h"
 
@@ -20,6 +20,14 @@ int ry_ctx_size(const char *const *settings, uint32_t n_settings, uint32_t n_pes
     for (uint32_t i = 0; i < c.rails.n; i++)
         most = c.rails.v[i] > most ? c.rails.v[i] : most;
     a.rails = most ? (uint32_t)most : 2;
+    if (c.nic == RY_NIC_EMU || (c.nic == RY_NIC_AUTO && c.hca[0])) {
+        uint32_t place[RY_RAILS_MAX];
+
+        ry_ctx_pick_nic(&c);
+        rc = c.nic == RY_NIC_EMU ? ry_ctx_select_emu(&c, a.rails, place, &a.rails) : RY_OK;
+        if (rc)
+            return rc;
+    }
     *out = (ry_job_size){.peers = n_pes - 1,
                          .rails = a.rails,
                          .channels = ry_plan_channels(&a, &a, c.channels),

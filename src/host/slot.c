@@ -23,6 +23,8 @@ int ry_slot_create(struct ry_mesh *m, uint32_t pe, struct ry_out_slot *s, uint32
     rc = m->nic->ops->qp_create(m->nic, &attr, &s->qp, &s->addr);
     if (rc)
         return rc;
+    if (RY_MUT(RY_MUT_OLD_GID))
+        memcpy(s->addr.gid, m->hello.rail[rail].gid, sizeof(s->addr.gid));
     s->rail = rail;
     s->peer_rail = peer_rail;
     memcpy(s->rkeys, m->peers[pe].rkeys[peer_rail], sizeof(s->rkeys)); /* ARMED may bring others */

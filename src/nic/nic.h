@@ -11,10 +11,10 @@
  * The backend writes the CQE. ops->drive lets any thread that posts or waits do the NIC's work
  * itself.
  *
- * Thread safety: kick, drive, idle, counters and rail_state may be called by any thread at any
- * time; all other calls on one ry_nic come from one thread at a time (the agent's, or the creator's
- * before the agent runs). All calls return 0 or a negative ry_status and never block longer than
- * their comment says. */
+ * Thread safety: kick, drive, idle, counters, peer_sent and rail_state may be called by any thread
+ * at any time; all other calls on one ry_nic come from one thread at a time (the agent's, or the
+ * creator's before the agent runs). All calls return 0 or a negative ry_status and never block
+ * longer than their comment says. */
 #ifndef RY_NIC_H
 #define RY_NIC_H
 
@@ -143,6 +143,9 @@ struct ry_nic_ops {
     int (*rail_info)(struct ry_nic *nic, uint32_t rail, struct ry_rail_info *info);
     enum ry_port_state (*rail_state)(struct ry_nic *nic, uint32_t rail);
     int (*counters)(struct ry_nic *nic, uint32_t rail, struct ry_rail_counters *out);
+    /* Payload bytes that each rail has sent to that peer, rail_count of them; counted where the
+     * backend counts anyway. */
+    int (*peer_sent)(struct ry_nic *nic, uint32_t peer, uint64_t *bytes);
 
     /* Memory of this PE: registered on one rail. remote: peers may read, write and do atomics. */
     int (*mr_reg)(struct ry_nic *nic, uint32_t rail, void *base, uint64_t len_bytes, bool remote,

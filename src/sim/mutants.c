@@ -141,6 +141,24 @@ static const char *by_schedule(int id)
         return "schedule 29";
     case RY_MUT_RING_UNCHECKED: /* an initiator that sleeps across a move, one block behind */
         return "schedule 6";
+    case RY_MUT_ROUTE_HALF: /* harmless, and slow */
+        return "DeepEP 650";
+    case RY_MUT_ANY_INCARNATION: /* no PE comes back */
+        return "schedule 36";
+    case RY_MUT_OLD_GID: /* a path that never comes back is no error */
+        return "schedule 44";
+    case RY_MUT_NO_HOLD_BACK: /* nor is one that comes back too often */
+        return "Mooncake 3596";
+    case RY_MUT_NO_PATIENCE: /* links have no rate */
+        return "schedule 40";
+    case RY_MUT_MASK_REOPENED: /* no PE is masked */
+        return "schedule 42";
+    case RY_MUT_FORWARD_FORGOTTEN:
+        return "schedule 43";
+    case RY_MUT_FENCE_BOTH_WAYS: /* one more failure among many */
+        return "schedule 24";
+    case RY_MUT_NO_GIVE_UP: /* no outage is that long */
+        return "Mooncake 3523";
     default:
         return NULL;
     }
@@ -150,7 +168,7 @@ int ry_sim_mutants(uint64_t runs, bool quick, int only)
 {
     int survivors = 0, judged = 0;
 
-    printf("%-20s %-6s %6s %8s  %-11s %s\n", "mutant", "rule", "run", "seed", "oracle", "clause");
+    printf("%-20s %-6s %6s %8s  %-13s %s\n", "mutant", "rule", "run", "seed", "oracle", "clause");
     for (int id = 1; id < RY_MUT_COUNT; id++) {
         char oracle[32];
         struct verdict v;
@@ -159,17 +177,17 @@ int ry_sim_mutants(uint64_t runs, bool quick, int only)
             continue;
         judged++;
         if (by_schedule(id)) {
-            printf("%-20s %-6s %6s %8s  %-11s %s\n", ry_sim_mutant_name(id), mutants[id].rule, "-",
+            printf("%-20s %-6s %6s %8s  %-13s %s\n", ry_sim_mutant_name(id), mutants[id].rule, "-",
                    "-", by_schedule(id), mutants[id].what);
             continue;
         }
         if (judge(id, first_seed(id, quick), runs, &v)) {
             ry_sim_oracle_name(v.violation, oracle, sizeof(oracle));
-            printf("%-20s %-6s %6" PRIu64 " %8" PRIu64 "  %-11s %s\n", ry_sim_mutant_name(id),
+            printf("%-20s %-6s %6" PRIu64 " %8" PRIu64 "  %-13s %s\n", ry_sim_mutant_name(id),
                    mutants[id].rule, v.run, v.seed, oracle, mutants[id].what);
         } else {
             survivors++;
-            printf("%-20s %-6s %6s %8s  %-11s %s\n", ry_sim_mutant_name(id), mutants[id].rule, "-",
+            printf("%-20s %-6s %6s %8s  %-13s %s\n", ry_sim_mutant_name(id), mutants[id].rule, "-",
                    "-", "SURVIVES", mutants[id].what);
         }
         fflush(stdout);

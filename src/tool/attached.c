@@ -62,6 +62,22 @@ static bool parse_path(const char *line, struct attached_path *p)
     return true;
 }
 
+static bool parse_sent(const char *line, struct attached_sent *s)
+{
+    unsigned long long bytes;
+    if (sscanf(line, "sent %u %u %llu %lf", &s->peer, &s->rail, &bytes, &s->share) != 4)
+        return false;
+    s->bytes = bytes;
+    return true;
+}
+
+static void free_pe(struct attached_pe *pe)
+{
+    free(pe->rails);
+    free(pe->sent);
+    free(pe->paths);
+}
+
 bool attached_parse(const char *text, struct attached_pe *out)
 {
     size_t lines = 1;
@@ -72,18 +88,20 @@ bool attached_parse(const char *text, struct attached_pe *out)
                                     &out->node, &out->nodes) != 4)
         return false;
     out->rails = calloc(lines, sizeof *out->rails);
+    out->sent = calloc(lines, sizeof *out->sent);
     out->paths = calloc(lines, sizeof *out->paths);
-    bool good = out->rails && out->paths;
+    bool good = out->rails && out->sent && out->paths;
     for (const char *line = strchr(text, '\n'); good && line && line[1];
          line = strchr(line + 1, '\n')) {
         if (strncmp(line + 1, "rail ", 5) == 0)
             good = parse_rail(line + 1, &out->rails[out->n_rails++]);
+        else if (strncmp(line + 1, "sent ", 5) == 0)
+            good = parse_sent(line + 1, &out->sent[out->n_sent++]);
         else if (strncmp(line + 1, "path ", 5) == 0)
             good = parse_path(line + 1, &out->paths[out->n_paths++]);
     }
     if (!good) {
-        free(out->rails);
-        free(out->paths);
+        free_pe(out);
         *out = (struct attached_pe){0};
     }
     return good;
@@ -113,10 +131,8 @@ int attached_read(const char *command, const ry_attach_job *job, struct attached
 
 void attached_free(struct attached_job *job)
 {
-    for (uint32_t i = 0; i < job->n_pes; i++) {
-        free(job->pes[i].rails);
-        free(job->pes[i].paths);
-    }
+    for (uint32_t i = 0; i < job->n_pes; i++)
+        free_pe(&job->pes[i]);
     free(job->pes);
     *job = (struct attached_job){0};
 }

@@ -16,6 +16,12 @@ struct attached_rail {
     uint64_t rate_bps, tx_bytes, rx_bytes;
 };
 
+struct attached_sent {
+    uint32_t peer, rail;
+    uint64_t bytes;
+    double share; /* that the rail is meant to carry */
+};
+
 struct attached_path {
     uint32_t peer, channel, slot, rail, peer_rail;
     char health[16], use[16], role[16];
@@ -25,8 +31,9 @@ struct attached_path {
 
 struct attached_pe {
     uint32_t pe, pes, node, nodes;
-    uint32_t n_rails, n_paths;
+    uint32_t n_rails, n_sent, n_paths;
     struct attached_rail *rails;
+    struct attached_sent *sent; /* by peer, then by rail */
     struct attached_path *paths;
 };
 

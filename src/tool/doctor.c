@@ -8,16 +8,19 @@
 #include <unistd.h>
 
 #include "commands.h"
+#include "doctor_run.h"
 #include "record.h"
 
 static const char usage[] =
-    "usage: railyard doctor [FLAG...]\n\n"
-    "Checks the machine: one line a check, with cause and the command that mends it.\n"
+    "usage: railyard doctor [FLAG...] [-- COMMAND [ARGUMENT...]]\n\n"
+    "Checks the machine: one line a check, with cause and the command that mends it. With a\n"
+    "command it runs that first, and judges what it prints as a log.\n"
     "Exit 0 if nothing fails, 1 if a check fails, 2 for a bad flag or file.";
 
 struct options {
     const char *root, *json, *capture, *explain, *handler, *pes, *tokens, *log, *only;
     int list;
+    char **command; /* to run, or NULL */
 };
 
 static const char *const verdict_names[] = {"OK", "WARN", "FAIL", "n.a."};
@@ -164,6 +167,8 @@ static int diagnose(const struct options *options)
         ry_facts_record(facts, record);
     if (options->log)
         code = add_log(facts, options->log);
+    else if (options->command)
+        code = ry_doctor_run(options->command, facts);
     if (code == TOOL_OK)
         code = ry_tool_topo("doctor", facts, &topo);
     if (code == TOOL_OK) {
@@ -199,8 +204,12 @@ int ry_command_doctor(int argc, char **argv)
     int at = ry_tool_flags(argc, argv, flags, usage, &code);
     if (at < 0)
         return code;
-    if (at < argc)
-        return ry_tool_error("doctor", "unexpected '%s': doctor takes flags only", argv[at]);
+    if (at < argc && strcmp(argv[at - 1], "--") == 0)
+        options.command = argv + at;
+    else if (at < argc)
+        return ry_tool_error("doctor", "unexpected '%s': a command stands behind --", argv[at]);
+    if (options.command && options.log)
+        return ry_tool_error("doctor", "--log and a command are both a log: give one");
     if (options.explain)
         return explain(options.explain);
     if (options.list) {

@@ -110,6 +110,17 @@ static int print_for(const char *name, const struct ry_env_machine *machine)
                          name);
 }
 
+static void keep_only_hca(ry_facts *facts, const char *hca)
+{
+    size_t cap = hca ? strlen(hca) + 32 : 1;
+    char *text = malloc(cap);
+    if (!text)
+        return;
+    int len = hca && *hca ? snprintf(text, cap, "RAILYARD_HCA=%s\n", hca) : 0;
+    ry_facts_put(facts, "facts/env", text, (size_t)len);
+    free(text);
+}
+
 int ry_command_env(int argc, char **argv)
 {
     const char *root = NULL, *target = "railyard", *pes = NULL, *tokens = NULL;
@@ -135,8 +146,9 @@ int ry_command_env(int argc, char **argv)
     code = ry_tool_open("env", root, &facts);
     if (code != TOOL_OK)
         return code;
-    /* what is set now must not decide what should be set */
-    ry_facts_put(facts, "facts/env", "", 0);
+    /* what is set now must not decide what should be set, but for the ports that its user wants */
+    machine.hca = ry_tool_setting(facts, "RAILYARD_HCA");
+    keep_only_hca(facts, machine.hca);
     code = ry_tool_topo("env", facts, &machine.topo);
     if (code == TOOL_OK) {
         read_gids(&machine, facts);
@@ -146,5 +158,6 @@ int ry_command_env(int argc, char **argv)
         ry_topo_free(machine.topo);
     }
     ry_facts_close(facts);
+    free(machine.hca);
     return code;
 }

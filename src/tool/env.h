@@ -10,6 +10,7 @@ struct ry_env_machine {
     const char *handler;
     int has_driver_options, has_gdrdrv;
     int gid_index; /* the same on all ports; -1 none is needed, -2 they differ */
+    char *hca; /* RAILYARD_HCA as it is set, or NULL */
     unsigned pes, tokens, nvshmem_copies;
     char preload[RY_FACT_PATH]; /* the libnvshmem_host to take, "" if none is in sight */
 };

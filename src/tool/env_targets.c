@@ -112,6 +112,12 @@ static void print_prefix(const struct ry_env_machine *machine)
 void ry_env_railyard(const struct ry_env_machine *machine)
 {
     say("railyard finds its rails by itself; these lines fix what it would choose here");
+    if (machine->hca && *machine->hca) {
+        say("as it is set now: all else here keeps to it");
+        printf("export RAILYARD_HCA='%s'\n", machine->hca);
+    }
+    if (ry_topo_port_count(machine->topo) == 0)
+        say("no RDMA port here: jobs take the emulated NIC, whose ports are emu0:1, emu0:2, ...");
     if (has_no_rails(machine, "railyard"))
         return;
     say("each GPU's nearest ports, both ports of a card where there are two");

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "balance.h"
 #include "ep.h"
 #include "timeline.h"
 
@@ -157,6 +158,10 @@ json_t *ep_json(const struct ry_run *run, const struct ep_job *job, const struct
     json_object_set_new(json, "wire",
                         json_pack("{s:I, s:I}", "dispatch_bytes", (json_int_t)t->dispatch_bytes,
                                   "minimum_bytes", (json_int_t)t->minimum_bytes));
+    struct ry_balance balance;
+    ry_balance_run(&balance, run);
+    json_object_set_new(json, "pairs", ry_pairs_json(run));
+    json_object_set_new(json, "pair_balance", json_real(balance.pairs > 0 ? balance.worst : -1));
     json_object_set_new(json, "iterations", json_integer((json_int_t)t->iterations));
     json_object_set_new(json, "lost_pes", json_integer(t->lost_pes));
     json_object_set_new(json, "replaced_pes", json_integer(t->replaced_pes));

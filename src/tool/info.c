@@ -172,12 +172,13 @@ static int print_info(const char *json)
 
     if (json) {
         json_t *j =
-            json_pack("{s:s, s:o}", "version", ry_version(), "settings", settings_json(list, n));
+            json_pack("{s:s, s:s, s:o}", "version", ry_version(), "build", ry_build(), "settings",
+                      settings_json(list, n));
 
         code = ry_tool_write_json("info", json, j);
     }
     if (!json || strcmp(json, "-") != 0) {
-        printf("railyard %s\n", ry_version());
+        printf("railyard %s, built with %s\n", ry_version(), ry_build());
         for (uint32_t i = 0; i < n; i++) {
             if (list[i].launch || strcmp(list[i].source, "default") == 0)
                 continue;

@@ -10,6 +10,7 @@ enum field {
     RAIL_RATE,
     RAIL_SENT,
     RAIL_RECEIVED,
+    PAIR_SENT,
     PATH_UP,
     PATH_ACTIVE,
     PATH_EPOCH,
@@ -29,6 +30,8 @@ static const struct {
     [RAIL_SENT] = {"railyard_rail_sent_bytes", "counter", "_total", "Payload bytes sent."},
     [RAIL_RECEIVED] = {"railyard_rail_received_bytes", "counter", "_total",
                        "Payload bytes received."},
+    [PAIR_SENT] = {"railyard_pair_sent_bytes", "counter", "_total",
+                   "Payload bytes that a rail has sent to a peer."},
     [PATH_UP] = {"railyard_path_up", "gauge", "", "1 if the path may carry traffic."},
     [PATH_ACTIVE] = {"railyard_path_active", "gauge", "", "1 if its channel uses the path."},
     [PATH_EPOCH] = {"railyard_path_epoch", "gauge", "", "Generation of the path."},
@@ -61,6 +64,13 @@ static void put_rail(FILE *out, enum field f, uint64_t job, uint32_t pe,
             family[f].suffix, job, pe, r->rail);
     put_name(out, r->name);
     fprintf(out, "\"} %" PRIu64 "\n", value);
+}
+
+static void put_sent(FILE *out, enum field f, uint64_t job, uint32_t pe,
+                     const struct attached_sent *s)
+{
+    fprintf(out, "%s%s{job=\"%016" PRIx64 "\",pe=\"%u\",peer=\"%u\",rail=\"%u\"} %" PRIu64 "\n",
+            family[f].name, family[f].suffix, job, pe, s->peer, s->rail, s->bytes);
 }
 
 static void put_path(FILE *out, enum field f, uint64_t job, uint32_t pe,
@@ -97,7 +107,9 @@ void metrics_print(const struct attached_job *job, FILE *out)
             const struct attached_pe *pe = &job->pes[i];
             for (uint32_t k = 0; f <= RAIL_RECEIVED && k < pe->n_rails; k++)
                 put_rail(out, (enum field)f, job->id, pe->pe, &pe->rails[k]);
-            for (uint32_t k = 0; f > RAIL_RECEIVED && k < pe->n_paths; k++)
+            for (uint32_t k = 0; f == PAIR_SENT && k < pe->n_sent; k++)
+                put_sent(out, (enum field)f, job->id, pe->pe, &pe->sent[k]);
+            for (uint32_t k = 0; f >= PATH_UP && k < pe->n_paths; k++)
                 put_path(out, (enum field)f, job->id, pe->pe, &pe->paths[k]);
         }
     }

@@ -18,8 +18,11 @@ static const char *const state_names[] = {"done", "needed", "blocked"};
 
 static void print_plan(const struct ry_plan *plan)
 {
-    printf("versions %s on %s, sm_%u, into %s\n\n", plan->set->name, plan->distribution_text,
-           plan->sm, plan->prefix);
+    char gpu[16] = "no GPU";
+    if (plan->sm)
+        snprintf(gpu, sizeof gpu, "sm_%u", plan->sm);
+    printf("versions %s on %s, %s, into %s\n\n", plan->set->name, plan->distribution_text, gpu,
+           plan->prefix);
     for (unsigned i = 0; i < RY_PHASES; i++)
         printf("%-8s %-19s %s\n", state_names[plan->states[i]], ry_plan_names[i],
                plan->reasons[i]);

@@ -10,12 +10,13 @@
 
 int ry_tool_error(const char *command, const char *format, ...)
 {
+    char line[1024];
     va_list args;
-    fprintf(stderr, "railyard %s: ", command);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    fputc('\n', stderr);
+    /* One call is one write: PEs of a job share stderr, and their lines must not mix. */
+    fprintf(stderr, "railyard %s: %s\n", command, line);
     return TOOL_BAD_INPUT;
 }
 

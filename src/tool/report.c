@@ -110,6 +110,29 @@ void ry_usage_read(struct ry_usage *u, double at_s)
     u->threads = count_files("/proc/self/task");
 }
 
+/* What each rail has sent to `peer`: into bytes, or (before) into base. */
+static void read_sent(struct ry_report *r, ry_ctx *ctx, uint32_t peer, bool before)
+{
+    uint64_t bytes[REPORT_RAILS] = {0};
+    struct ry_sent *to = &r->to[peer];
+    if (ry_rail_count(ctx) > REPORT_RAILS || ry_sent_to(ctx, peer, bytes, to->share) != RY_OK)
+        return;
+    for (uint32_t k = 0; k < REPORT_RAILS; k++) {
+        if (before)
+            to->base[k] = bytes[k];
+        else
+            to->bytes[k] = bytes[k] - to->base[k];
+    }
+}
+
+static void read_all_sent(struct ry_report *r, ry_ctx *ctx, bool before)
+{
+    for (uint32_t peer = 0; peer < ry_n_pes(ctx) && peer < REPORT_PEERS; peer++) {
+        if (peer != ry_pe(ctx))
+            read_sent(r, ctx, peer, before);
+    }
+}
+
 void ry_report_collect(struct ry_report *r, ry_ctx *ctx)
 {
     uint32_t rails = ry_rail_count(ctx);
@@ -122,6 +145,7 @@ void ry_report_collect(struct ry_report *r, ry_ctx *ctx)
         r->rails[i].bytes = rail.tx_bytes - r->base[i];
         r->rails[i].rate_bps = rail.rate_bps;
     }
+    read_all_sent(r, ctx, false);
     uint32_t n = ry_fault_records(ctx, r->faults, REPORT_FAULTS);
     r->n_faults = n < REPORT_FAULTS ? n : REPORT_FAULTS;
 }
@@ -144,4 +168,5 @@ void ry_report_base(struct ry_report *r, ry_ctx *ctx)
         if (ry_rail_get(ctx, i, &rail) == RY_OK)
             r->base[i] = rail.tx_bytes;
     }
+    read_all_sent(r, ctx, true);
 }

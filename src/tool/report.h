@@ -15,6 +15,7 @@ enum {
     SAMPLES_MAX = 8192,
     TRACK_MAX = 512,
     REPORT_RAILS = 16,
+    REPORT_PEERS = 256, /* of which bytes are kept one by one */
     REPORT_FAULTS = 512,
     REPORT_EVENTS = 64,
     REPORT_ROWS = 32,
@@ -80,6 +81,10 @@ struct ry_report {
         char name[64];
         uint64_t bytes, rate_bps;
     } rails[REPORT_RAILS];
+    struct ry_sent {
+        uint64_t base[REPORT_RAILS], bytes[REPORT_RAILS];
+        double share[REPORT_RAILS];
+    } to[REPORT_PEERS]; /* each PE, by the rails of this one */
     uint32_t n_faults;
     ry_fault_record faults[REPORT_FAULTS];
     uint32_t n_events; /* that the application was told; texts of the first ones */

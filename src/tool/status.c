@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "attached.h"
+#include "balance.h"
 #include "commands.h"
 #include "metrics.h"
 #include "timeline.h"
@@ -34,6 +35,35 @@ static void print_rails(const struct attached_job *job)
     }
 }
 
+/* One pair's lines stand together: so many from `at` on. */
+static uint32_t pair_lines(const struct attached_pe *pe, uint32_t at)
+{
+    uint32_t n = 1;
+    while (at + n < pe->n_sent && pe->sent[at + n].peer == pe->sent[at].peer)
+        n++;
+    return n;
+}
+
+static void print_balance(const struct attached_job *job)
+{
+    struct ry_balance balance = {0};
+    for (uint32_t i = 0; i < job->n_pes; i++) {
+        const struct attached_pe *pe = &job->pes[i];
+        for (uint32_t at = 0, n; at < pe->n_sent; at += n) {
+            uint64_t bytes[REPORT_RAILS];
+            double share[REPORT_RAILS];
+            n = pair_lines(pe, at);
+            for (uint32_t k = 0; k < n && k < REPORT_RAILS; k++) {
+                bytes[k] = pe->sent[at + k].bytes;
+                share[k] = pe->sent[at + k].share;
+            }
+            ry_balance_add(&balance, pe->pe, pe->sent[at].peer, bytes, share,
+                           n < REPORT_RAILS ? n : REPORT_RAILS);
+        }
+    }
+    ry_balance_print(&balance);
+}
+
 static void print_paths(const struct attached_job *job)
 {
     printf("\n%-5s %-5s %-8s %-14s %-12s %-8s %-7s %6s %6s %9s %12s %9s\n", "pe", "to", "channel",
@@ -54,7 +84,7 @@ static void print_paths(const struct attached_job *job)
 
 static json_t *pe_json(const struct attached_pe *pe)
 {
-    json_t *rails = json_array(), *paths = json_array();
+    json_t *rails = json_array(), *sent = json_array(), *paths = json_array();
     for (uint32_t k = 0; k < pe->n_rails; k++) {
         const struct attached_rail *r = &pe->rails[k];
         json_array_append_new(
@@ -62,6 +92,14 @@ static json_t *pe_json(const struct attached_pe *pe)
             json_pack("{s:i, s:s, s:i, s:s, s:I, s:I, s:I}", "rail", (int)r->rail, "name", r->name,
                       "nic", (int)r->nic, "state", r->state, "rate_bps", (json_int_t)r->rate_bps,
                       "tx_bytes", (json_int_t)r->tx_bytes, "rx_bytes", (json_int_t)r->rx_bytes));
+    }
+    for (uint32_t at = 0, n; at < pe->n_sent; at += n) {
+        json_t *bytes = json_array();
+        n = pair_lines(pe, at);
+        for (uint32_t k = 0; k < n; k++)
+            json_array_append_new(bytes, json_integer((json_int_t)pe->sent[at + k].bytes));
+        json_array_append_new(
+            sent, json_pack("{s:i, s:o}", "peer", (int)pe->sent[at].peer, "bytes", bytes));
     }
     for (uint32_t k = 0; k < pe->n_paths; k++) {
         const struct attached_path *p = &pe->paths[k];
@@ -74,8 +112,8 @@ static json_t *pe_json(const struct attached_pe *pe)
                       (json_int_t)p->moves, "replayed", (json_int_t)p->replayed, "last_switch_us",
                       p->last_switch_us, "since_s", p->since_s));
     }
-    return json_pack("{s:i, s:i, s:o, s:o}", "pe", (int)pe->pe, "node", (int)pe->node, "rails",
-                     rails, "paths", paths);
+    return json_pack("{s:i, s:i, s:o, s:o, s:o}", "pe", (int)pe->pe, "node", (int)pe->node, "rails",
+                     rails, "sent", sent, "paths", paths);
 }
 
 static json_t *job_json(const struct attached_job *job)
@@ -98,6 +136,7 @@ static int show(const ry_attach_job *found, const char *json, int metrics)
         printf("job %016" PRIx64 ": %u of %u PEs on this machine\n\n", job.id, job.n_pes,
                job.pes[0].pes);
         print_rails(&job);
+        print_balance(&job);
         print_paths(&job);
     }
     if (job.n_pes > 0 && json) {

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "balance.h"
+
 const char *ry_bytes_text(double bytes, char *buf, size_t cap)
 {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
@@ -145,6 +147,9 @@ void ry_rails_print(const struct ry_run *run)
             printf("   %.1f %%", 100.0 * (double)least / (double)greatest);
         putchar('\n');
     }
+    struct ry_balance balance;
+    ry_balance_run(&balance, run);
+    ry_balance_print(&balance);
 }
 
 int ry_run_write(const struct ry_run *run, json_t *json, const char *title)

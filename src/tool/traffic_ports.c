@@ -186,11 +186,35 @@ int ry_traffic_is_idle(const struct ry_traffic *traffic, unsigned port)
     return (double)carried(&traffic->ports[port], 0) * 100 <= mean;
 }
 
+/* Ports of one PE stand under its name ("pe3/"), those of a machine under none: how long that is.
+ * What one PE sends is spread over its ports; that another sends more is the job's nature. */
+static size_t owner_len(const struct ry_traffic_port *port)
+{
+    const char *slash = strrchr(port->name, '/');
+    return slash ? (size_t)(slash - port->name) : 0;
+}
+
+static double owner_mean(const struct ry_traffic *traffic, const struct ry_traffic_port *port)
+{
+    size_t len = owner_len(port);
+    double sum = 0;
+    unsigned n = 0;
+    for (unsigned i = 0; i < traffic->count; i++) {
+        const struct ry_traffic_port *other = &traffic->ports[i];
+        if (owner_len(other) != len || strncmp(other->name, port->name, len) != 0)
+            continue;
+        sum += (double)carried(other, 0);
+        n++;
+    }
+    return sum / n;
+}
+
 double ry_traffic_spread(const struct ry_traffic *traffic)
 {
-    double mean = traffic->count ? (double)total(traffic, 0) / traffic->count : 0, worst = 0;
-    for (unsigned i = 0; i < traffic->count && mean > 0; i++) {
-        double off = ((double)carried(&traffic->ports[i], 0) - mean) / mean * 100;
+    double worst = 0;
+    for (unsigned i = 0; i < traffic->count; i++) {
+        double mean = owner_mean(traffic, &traffic->ports[i]);
+        double off = mean > 0 ? ((double)carried(&traffic->ports[i], 0) - mean) / mean * 100 : 0;
         off = off < 0 ? -off : off;
         worst = off > worst ? off : worst;
     }
@@ -216,7 +240,9 @@ void ry_traffic_judge(const struct ry_traffic *traffic, FILE *out)
     }
     if (!idle)
         fprintf(out,
-                "verdict: all %u ports carry traffic, shares differ by at most %.1f%% from "
+                "verdict: all %u ports carry traffic, %s differ by at most %.1f%% from "
                 "their mean\n",
-                traffic->count, ry_traffic_spread(traffic));
+                traffic->count,
+                owner_len(&traffic->ports[0]) > 0 ? "the shares of each PE" : "shares",
+                ry_traffic_spread(traffic));
 }

@@ -6,6 +6,7 @@
 
 #include "core/token.h"
 #include "cuda/args.h"
+#include "cuda/options.h"
 #include "cuda/yard.h"
 
 static uint64_t failures;
@@ -234,40 +235,14 @@ static void test_absent_peer(int devices, ry_ep_mode mode)
     yard_close(&y);
 }
 
-static int32_t *ids_read(const char *file, uint32_t topk, uint32_t *n)
-{
-    FILE *f = fopen(file, "rb");
-    int32_t *ids;
-    long bytes;
-
-    if (!f || fseek(f, 0, SEEK_END) || (bytes = ftell(f)) < (long)topk * 4) {
-        printf("cannot read %s\n", file);
-        exit(1);
-    }
-    rewind(f);
-    *n = (uint32_t)(bytes / 4 / topk);
-    ids = (int32_t *)malloc((size_t)bytes);
-    if (fread(ids, 4 * topk, *n, f) != *n)
-        exit(1);
-    fclose(f);
-    return ids;
-}
-
 int main(int argc, char **argv)
 {
-    uint32_t rounds = argc > 1 ? (uint32_t)atoi(argv[1]) : 50;
-    int devices;
+    struct options o = options_read(argc, argv, 50);
+    uint32_t rounds = o.count;
+    int devices = o.devices;
 
-    setenv("CUDA_MODULE_LOADING", "EAGER", 1);
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    devices = ry_gpu_count();
-    if (devices == 0) {
-        printf("no gpu here\n");
+    if (!devices)
         return 77;
-    }
-    devices = devices > 2 ? 2 : devices;
-    printf("%d gpu\n", devices);
     ry_gpu_print_kernels();
     if (yard_check_codecs()) {
         failures++;
@@ -284,13 +259,10 @@ int main(int argc, char **argv)
         test_rounds(devices, RY_EP_LL, kind, rounds, NULL, 0, 8, 288);
         test_rounds(devices, RY_EP_HT, kind, rounds, NULL, 0, 8, 256);
     }
-    if (argc > 4) {
-        uint32_t topk = (uint32_t)atoi(argv[3]), experts = (uint32_t)atoi(argv[4]), n;
-        int32_t *ids = ids_read(argv[2], topk, &n);
-
-        test_rounds(devices, RY_EP_LL, 0, rounds, ids, n, topk, experts);
-        test_rounds(devices, RY_EP_HT, 3, rounds, ids, n, topk, experts);
-        free(ids);
+    if (o.ids) {
+        test_rounds(devices, RY_EP_LL, 0, rounds, o.ids, o.n_ids, o.topk, o.experts);
+        test_rounds(devices, RY_EP_HT, 3, rounds, o.ids, o.n_ids, o.topk, o.experts);
+        free(o.ids);
     }
     printf("%s: %llu failures\n", failures ? "FAIL" : "ok", (unsigned long long)failures);
     return failures != 0;

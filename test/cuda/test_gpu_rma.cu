@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "core/token.h"
+#include "cuda/options.h"
 #include "cuda/soak.h"
 #include "cuda/yard.h"
 
@@ -53,6 +54,7 @@ static void yard_make(struct bench_yard *y, int devices, int direct, uint32_t po
     a.failover = 1;
     a.failback = 1;
     a.event_ns = 300000;
+    a.handler = options_handler();
     for (int p = 0; p < PES; p++) {
         y->device[p] = p % devices;
         CHECK_CUDA(cudaSetDevice(y->device[p]));
@@ -258,18 +260,12 @@ static void test_all_down(int devices)
 
 int main(int argc, char **argv)
 {
-    uint32_t pulls = argc > 1 ? (uint32_t)atoi(argv[1]) : 20;
-    int devices;
+    struct options o = options_read(argc, argv, 20);
+    uint32_t pulls = o.count;
+    int devices = o.devices;
 
-    setenv("CUDA_MODULE_LOADING", "EAGER", 1);
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    devices = ry_gpu_count();
-    if (devices == 0) {
-        printf("no gpu here\n");
+    if (!devices)
         return 77;
-    }
-    devices = devices > 2 ? 2 : devices;
     for (int d = 1; d <= devices; d++) {
         test_calls(d, 1);
         test_calls(d, 0);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/token.h"
+#include "cuda/ep_far.h"
 #include "cuda/yard_check.h"
 
 enum { WRONG_BYTES = 4096 * 4 }; /* a count, and one for each expert of a PE */
@@ -15,7 +16,7 @@ static struct check_job job_of(const struct yard *y, uint32_t pe)
     memset(&j, 0, sizeof(j));
     j.place.experts = y->attr.experts;
     j.place.pes = y->pes;
-    j.place.nodes = 1;
+    j.place.nodes = y->nodes;
     j.seed = y->seed;
     j.row_bytes = y->row_bytes;
     j.pe = pe;
@@ -29,7 +30,7 @@ static struct check_job job_of(const struct yard *y, uint32_t pe)
     return j;
 }
 
-static void pe_open(struct yard *y, uint32_t p, const ry_gpu_ep_attr *attr)
+static void pe_open(struct yard *y, uint32_t p)
 {
     struct yard_pe *e = &y->pe[p];
     const ry_ep_attr *a = &y->attr;
@@ -37,9 +38,9 @@ static void pe_open(struct yard *y, uint32_t p, const ry_gpu_ep_attr *attr)
              values = (uint64_t)a->tokens_max * a->hidden;
 
     CHECK_CUDA(cudaStreamCreateWithFlags(&e->stream, cudaStreamNonBlocking));
+    CHECK_CUDA(cudaEventCreate(&e->begin));
+    CHECK_CUDA(cudaEventCreate(&e->end));
     CHECK_CUDA(cudaMalloc(&e->wrong, WRONG_BYTES));
-    CHECK_CUDA(cudaMalloc(&e->heap, ry_gpu_ep_heap_bytes(attr)));
-    CHECK_CUDA(cudaMemset(e->heap, 0, ry_gpu_ep_heap_bytes(attr)));
     CHECK_CUDA(cudaMalloc(&e->x, values * 2));
     CHECK_CUDA(cudaMalloc(&e->out, values * 2));
     CHECK_CUDA(cudaMalloc(&e->decoded, values * 2));
@@ -52,16 +53,17 @@ static void pe_open(struct yard *y, uint32_t p, const ry_gpu_ep_attr *attr)
     CHECK_CUDA(cudaDeviceSynchronize());
 }
 
-void yard_open(struct yard *y, const ry_ep_attr *attr, uint32_t pes, int devices, uint32_t sms,
-               int idx_bytes, uint64_t timeout_ns)
+/* All that needs no exchange. */
+static ry_gpu_ep_attr yard_begin(struct yard *y, const ry_ep_attr *attr, uint32_t pes, int devices,
+                                 uint32_t sms, int idx_bytes)
 {
     struct ry_place place = {attr->experts, pes, 1};
-    void *heaps[RY_GPU_PES_MAX];
     ry_gpu_ep_attr a;
 
     memset(y, 0, sizeof(*y));
     y->attr = *attr;
     y->pes = pes;
+    y->nodes = 1;
     y->sms = sms;
     y->idx_bytes = idx_bytes;
     y->row_bytes = ry_row_bytes(attr->hidden, attr->dtype == RY_FP8, (int)attr->scale);
@@ -73,15 +75,31 @@ void yard_open(struct yard *y, const ry_ep_attr *attr, uint32_t pes, int devices
             if (o != d && cudaDeviceEnablePeerAccess(o, 0) != cudaSuccess)
                 (void)cudaGetLastError(); /* already on */
     }
+    CHECK_CUDA(cudaHostAlloc(&y->from, sizeof(*y->from), cudaHostAllocPortable));
     memset(&a, 0, sizeof(a));
     a.ep = *attr;
     a.n_pes = pes;
     a.sms = sms;
-    a.timeout_ns = timeout_ns;
     for (uint32_t p = 0; p < pes; p++) {
         y->pe[p].device = (int)p % devices;
         CHECK_CUDA(cudaSetDevice(y->pe[p].device));
-        pe_open(y, p, &a);
+        pe_open(y, p);
+    }
+    return a;
+}
+
+void yard_open(struct yard *y, const ry_ep_attr *attr, uint32_t pes, int devices, uint32_t sms,
+               int idx_bytes, uint64_t timeout_ns)
+{
+    ry_gpu_ep_attr a = yard_begin(y, attr, pes, devices, sms, idx_bytes);
+    void *heaps[RY_GPU_PES_MAX];
+
+    a.timeout_ns = timeout_ns;
+    for (uint32_t p = 0; p < pes; p++) {
+        CHECK_CUDA(cudaSetDevice(y->pe[p].device));
+        CHECK_CUDA(cudaMalloc(&y->pe[p].heap, ry_gpu_ep_heap_bytes(&a)));
+        CHECK_CUDA(cudaMemset(y->pe[p].heap, 0, ry_gpu_ep_heap_bytes(&a)));
+        CHECK_CUDA(cudaDeviceSynchronize());
         heaps[p] = y->pe[p].heap;
     }
     for (uint32_t p = 0; p < pes; p++) {
@@ -91,18 +109,48 @@ void yard_open(struct yard *y, const ry_ep_attr *attr, uint32_t pes, int devices
     }
 }
 
+void yard_open_far(struct yard *y, const ry_ep_attr *attr, uint32_t pes, int devices, uint32_t sms,
+                   const struct ry_gpu_fabric_attr *f)
+{
+    ry_gpu_ep_attr a = yard_begin(y, attr, pes, devices, sms, 4);
+    struct ry_gpu_fabric_attr fabric = *f;
+
+    a.n_nodes = y->nodes = f->nodes ? f->nodes : 1;
+    a.timeout_ns = f->timeout_ns;
+    fabric.pes = pes;
+    fabric.devices = (uint32_t)devices;
+    fabric.heap_bytes = (1 << 20) + ry_gpu_ep_far_heap_bytes(&a, f->channels, pes - 1);
+    fabric.own_bytes = ry_gpu_ep_far_own_bytes(&a, f->channels);
+    CHECK_RY(ry_gpu_fabric_open(&fabric, &y->fabric));
+    for (uint32_t p = 0; p < pes; p++) {
+        const struct ry_gpu_world *w = ry_gpu_fabric_world(y->fabric, p);
+        struct ry_gpu_ep_place at = {w, ry_gpu_fabric_heap(y->fabric, p),
+                                     ry_gpu_fabric_own(y->fabric, p), w->status, f->ports};
+
+        a.pe = p;
+        a.device = y->pe[p].device;
+        CHECK_RY(ry_gpu_ep_create_far(&a, &at, &y->pe[p].ep));
+    }
+}
+
 void yard_close(struct yard *y)
 {
+    yard_sync(y);
+    for (uint32_t p = 0; p < y->pes; p++)
+        ry_gpu_ep_destroy(y->pe[p].ep);
+    if (y->fabric)
+        ry_gpu_fabric_close(y->fabric); /* before anything is freed: engines run until then */
+    CHECK_CUDA(cudaFreeHost(y->from));
     for (uint32_t p = 0; p < y->pes; p++) {
         struct yard_pe *e = &y->pe[p];
         void *blocks[] = {e->heap, e->x,   e->out,     e->decoded, e->expect_row,
                           e->y,    e->ids, e->weights, e->wrong};
 
         CHECK_CUDA(cudaSetDevice(e->device));
-        CHECK_CUDA(cudaStreamSynchronize(e->stream));
-        ry_gpu_ep_destroy(e->ep);
         for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++)
             CHECK_CUDA(cudaFree(blocks[i]));
+        CHECK_CUDA(cudaEventDestroy(e->begin));
+        CHECK_CUDA(cudaEventDestroy(e->end));
         CHECK_CUDA(cudaStreamDestroy(e->stream));
         free(e->ids_host);
         free(e->weights_host);
@@ -183,6 +231,9 @@ void yard_poison(struct yard *y)
         CHECK_CUDA(cudaMemsetAsync(e->out, 0xa5, (size_t)y->attr.tokens_max * y->attr.hidden * 2,
                                    e->stream));
         CHECK_CUDA(cudaMemsetAsync(e->y, 0xa5, y->y_rows * y->attr.hidden * 2, e->stream));
+        if (e->got.x) /* these buffers wait for the next dispatch but one */
+            CHECK_CUDA(
+                cudaMemsetAsync((void *)e->got.x, 0xa5, y->y_rows * e->got.x_stride, e->stream));
     }
 }
 
@@ -226,6 +277,28 @@ void yard_sync(struct yard *y)
     }
 }
 
+void yard_mark(struct yard *y, int end)
+{
+    for (uint32_t p = 0; p < y->pes; p++) {
+        CHECK_CUDA(cudaSetDevice(y->pe[p].device));
+        CHECK_CUDA(cudaEventRecord(end ? y->pe[p].end : y->pe[p].begin, y->pe[p].stream));
+    }
+}
+
+float yard_took_us(struct yard *y)
+{
+    float longest = 0;
+
+    yard_sync(y);
+    for (uint32_t p = 0; p < y->pes; p++) {
+        float ms;
+
+        CHECK_CUDA(cudaEventElapsedTime(&ms, y->pe[p].begin, y->pe[p].end));
+        longest = ms * 1000 > longest ? ms * 1000 : longest;
+    }
+    return longest;
+}
+
 static void count_begin(struct yard_pe *e)
 {
     CHECK_CUDA(cudaSetDevice(e->device));
@@ -243,10 +316,9 @@ static uint32_t counted(struct yard_pe *e)
 
 uint32_t yard_check_dispatch(struct yard *y)
 {
-    struct check_sources *from;
+    struct check_sources *from = y->from;
     uint32_t sum = 0;
 
-    CHECK_CUDA(cudaHostAlloc(&from, sizeof(*from), cudaHostAllocPortable));
     yard_sync(y);
     for (uint32_t p = 0; p < y->pes; p++) {
         from->rows[p] = y->pe[p].expect_row;
@@ -262,7 +334,6 @@ uint32_t yard_check_dispatch(struct yard *y)
         check_dispatch(&j, from, &e->got, e->rows, e->wrong, e->stream);
         sum += counted(e);
     }
-    CHECK_CUDA(cudaFreeHost(from));
     return sum;
 }
 

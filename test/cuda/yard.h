@@ -12,6 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cuda/fabric.h"
+
+struct check_sources;
+
 #define CHECK_CUDA(call)                                                                           \
     do {                                                                                           \
         cudaError_t rc_ = (call);                                                                  \
@@ -33,6 +37,7 @@
 struct yard_pe {
     int device;
     cudaStream_t stream;
+    cudaEvent_t begin, end; /* for whoever times a round */
     ry_gpu_ep *ep;
     void *heap;
     uint16_t *x, *y, *out;
@@ -56,12 +61,19 @@ struct yard {
     int idx_bytes;
     int plain; /* choices are uniform, none is -1 */
     uint64_t row_bytes, y_rows;
+    struct check_sources *from;   /* of the checkers */
+    struct ry_gpu_fabric *fabric; /* NULL: all peers are mapped */
+    uint32_t nodes;
     struct yard_pe pe[RY_GPU_PES_MAX];
 };
 
 /* GPUs are used in turn, `devices` of them. */
 void yard_open(struct yard *y, const ry_ep_attr *attr, uint32_t pes, int devices, uint32_t sms,
                int idx_bytes, uint64_t timeout_ns);
+/* The same on a fabric: `f` says ports, channels, nodes, rates and which peers are mapped; the rest
+ * of it is filled in. */
+void yard_open_far(struct yard *y, const ry_ep_attr *attr, uint32_t pes, int devices, uint32_t sms,
+                   const struct ry_gpu_fabric_attr *f);
 void yard_close(struct yard *y);
 
 /* New tokens and routing on every PE: `tokens` each, or fewer and uneven when `uneven`. skew > 0:
@@ -69,11 +81,15 @@ void yard_close(struct yard *y);
 void yard_draw(struct yard *y, uint64_t seed, uint32_t tokens, int uneven, const int32_t *ids,
                uint32_t n_ids);
 
-void yard_poison(struct yard *y); /* outputs and y */
+/* Outputs, y, and the rows that the last dispatch brought. */
+void yard_poison(struct yard *y);
 void yard_dispatch(struct yard *y, int phase);
 void yard_experts(struct yard *y); /* y from what arrived */
 void yard_combine(struct yard *y, int phase);
 void yard_sync(struct yard *y);
+/* Record where a round begins or ends; then how long the slower PE took. */
+void yard_mark(struct yard *y, int end);
+float yard_took_us(struct yard *y);
 
 /* Counts of differences from what must be there; both wait for the GPU. */
 uint32_t yard_check_dispatch(struct yard *y);

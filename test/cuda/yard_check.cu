@@ -118,6 +118,37 @@ static __device__ int32_t choice(const struct check_job *j, const void *ids, uin
                              : ((const int32_t *)ids)[(uint64_t)t * j->topk + k];
 }
 
+/* Adds the weighted rows of the token's experts (on PE `pe`, -1: anywhere) in order of k. */
+static __device__ bool add_choices(const struct check_job *j, const uint16_t *row, const void *ids,
+                                   const float *weights, uint32_t t, uint32_t c, int pe, float *sum)
+{
+    bool any = false;
+
+    for (uint32_t k = 0; k < j->topk; k++) {
+        int32_t e = choice(j, ids, t, k);
+
+        if (e < 0 || (pe >= 0 && ry_place_expert_pe(&j->place, (uint32_t)e) != (uint32_t)pe))
+            continue;
+        any = true;
+        *sum = ry_f32_add(
+            *sum, ry_f32_mul(weights[(uint64_t)t * j->topk + k],
+                             ry_bf16_to_f32(expert_channel(row, (uint32_t)e, c, j->hidden))));
+    }
+    return any;
+}
+
+/* ht: what PE `pe` sends back, rounded, onto its node's sum. */
+static __device__ bool add_pe(const struct check_job *j, const uint16_t *row, const void *ids,
+                              const float *weights, uint32_t t, uint32_t c, uint32_t pe, float *sum)
+{
+    float part = 0;
+    bool any = add_choices(j, row, ids, weights, t, c, (int)pe, &part);
+
+    if (any)
+        *sum = ry_f32_add(*sum, ry_bf16_to_f32(ry_f32_to_bf16(part)));
+    return any;
+}
+
 static __global__ void combine_kernel(struct check_job j, const uint16_t *decoded, const void *ids,
                                       const float *weights, const uint16_t *out, uint32_t *wrong)
 {
@@ -128,24 +159,19 @@ static __global__ void combine_kernel(struct check_job j, const uint16_t *decode
         float acc = 0;
         uint16_t want;
 
-        for (uint32_t p = 0; p < (j.ht ? j.place.pes : 1); p++) {
-            float part = 0;
+        for (uint32_t d = 0; d < (j.ht ? j.place.nodes : 1); d++) {
+            uint32_t first = ry_place_node_first(&j.place, d);
+            float node = 0;
             bool any = false;
 
-            for (uint32_t k = 0; k < j.topk; k++) {
-                int32_t e = choice(&j, ids, t, k);
-
-                if (e < 0 || (j.ht && ry_place_expert_pe(&j.place, (uint32_t)e) != p))
-                    continue;
-                any = true;
-                part = ry_f32_add(part, ry_f32_mul(weights[(uint64_t)t * j.topk + k],
-                                                   ry_bf16_to_f32(expert_channel(row, (uint32_t)e,
-                                                                                 c, j.hidden))));
-            }
+            for (uint32_t p = first; p < first + ry_place_node_size(&j.place, d) && j.ht; p++)
+                any |= add_pe(&j, row, ids, weights, t, c, p, &node);
             if (!j.ht)
-                acc = part;
-            else if (any)
-                acc = ry_f32_add(acc, ry_bf16_to_f32(ry_f32_to_bf16(part)));
+                any = add_choices(&j, row, ids, weights, t, c, -1, &node);
+            if (d != ry_place_node(&j.place, j.pe) && j.ht)
+                node = ry_bf16_to_f32(ry_f32_to_bf16(node));
+            if (any)
+                acc = ry_f32_add(acc, node);
         }
         want = ry_f32_to_bf16(acc);
         if (out[(uint64_t)t * j.hidden + c] != want)

@@ -78,7 +78,7 @@ uint64_t yard_reference(struct yard *y)
     }
     job.attr = y->attr;
     job.n_pes = y->pes;
-    job.n_nodes = 1;
+    job.n_nodes = y->nodes;
     job.tokens = tokens;
     job.topk_idx = ids;
     job.topk_weight = weights;

@@ -181,6 +181,44 @@ static void test_counters(void **state)
     yard_close(&y);
 }
 
+/* Bytes to each peer by rail, answers to reads included; they outlive queue pairs too. */
+static void test_peer_sent(void **state)
+{
+    struct yard y;
+    struct yard_path p, q;
+    uint64_t bytes[RY_RAILS_MAX] = {0};
+
+    (void)state;
+    open_mode(&y, true);
+    yard_path_open(&y, &p, 0, 1, 1, 0);
+    yard_path_open(&y, &q, 0, 0, 0, 1);
+    yard_wqe(&p, RY_OP_WRITE, 0, 0, 1000, false);
+    yard_wqe(&p, RY_OP_READ, 0, 8192, 300, true);
+    yard_ring(&p);
+    yard_await(&p, 1, 1000000);
+    yard_wqe(&q, RY_OP_WRITE, 0, 0, 50, true);
+    yard_ring(&q);
+    yard_await(&q, 0, 1000000);
+    for (int turn = 0; turn < 2; turn++) {
+        const struct ry_nic_ops *ops = y.pe[0].nic->ops;
+
+        assert_int_equal(ops->peer_sent(y.pe[0].nic, 1, bytes), 0);
+        assert_int_equal(bytes[0], 0);
+        assert_int_equal(bytes[1], 1000);
+        assert_int_equal(ops->peer_sent(y.pe[0].nic, 0, bytes), 0);
+        assert_int_equal(bytes[0], 50);
+        assert_int_equal(bytes[1], 0);
+        assert_int_equal(ops->peer_sent(y.pe[1].nic, 0, bytes), 0);
+        assert_int_equal(bytes[0], 300);
+        assert_int_equal(ops->peer_sent(y.pe[0].nic, 99, bytes), RY_ERR_INVALID);
+        if (turn == 0) {
+            yard_path_close(&p);
+            yard_path_close(&q);
+        }
+    }
+    yard_close(&y);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +228,7 @@ int main(void)
         cmocka_unit_test(test_masked),
         cmocka_unit_test(test_unsignalled_says_nothing),
         cmocka_unit_test(test_counters),
+        cmocka_unit_test(test_peer_sent),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

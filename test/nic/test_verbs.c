@@ -133,49 +133,6 @@ static void a_status_blames_the_request_only_if_it_must(void **state)
         assert_int_not_equal(ry_verbs_syndrome((enum ibv_wc_status)s, RY_OP_WRITE), 0);
 }
 
-static void a_selection_takes_and_leaves_out(void **state)
-{
-    static const struct {
-        const char *hca, *device;
-        uint32_t port;
-        int takes;
-        uint32_t order;
-    } cases[] = {
-        {NULL, "mlx5_0", 1, 1, 0},
-        {"mlx5_0", "mlx5_0", 2, 1, 1},
-        {"mlx5_0", "mlx5_01", 1, 0, 0},
-        {"mlx5_1:2,mlx5_0:1", "mlx5_0", 1, 1, 2},
-        {"mlx5_1:2,mlx5_0:1", "mlx5_0", 2, 0, 0},
-        {"^mlx5_2", "mlx5_0", 1, 1, 0},
-        {"^mlx5_2", "mlx5_2", 1, 0, 0},
-        {"^mlx5_2:1", "mlx5_2", 2, 1, 0},
-        {"mlx5_2,^mlx5_2:1", "mlx5_2", 1, 0, 1},
-        {"mlx5_2,^mlx5_2:1", "mlx5_2", 2, 1, 1},
-        {"", "mlx5_0", 1, 1, 0},
-        {"mlx5_0,", "mlx5_0", 1, -1, 1},
-        {",mlx5_0", "mlx5_0", 1, -1, 0},
-        {"mlx5_0:", "mlx5_0", 1, -1, 0},
-        {"mlx5_0:0", "mlx5_0", 1, -1, 0},
-        {"mlx5_0:256", "mlx5_0", 1, -1, 0},
-        {"mlx5_0:1x", "mlx5_0", 1, -1, 0},
-        {"mlx5 0", "mlx5_0", 1, -1, 0},
-        {"^", "mlx5_0", 1, -1, 0},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        uint32_t order = 99;
-
-        assert_int_equal(ry_verbs_selects(cases[i].hca, cases[i].device, cases[i].port, &order),
-                         cases[i].takes);
-        if (cases[i].takes == 1)
-            assert_int_equal(order, cases[i].order);
-    }
-    assert_true(ry_verbs_names("a,b:1", "b"));
-    assert_false(ry_verbs_names("^b", "b"));
-    assert_false(ry_verbs_names(NULL, "b"));
-}
-
 static void an_ipv4_address_is_the_best(void **state)
 {
     struct ibv_gid_entry v4 = {.gid.raw = {[10] = 0xff, 0xff, 10, 0, 0, 1}};
@@ -214,7 +171,6 @@ int main(void)
         cmocka_unit_test(atomics_keep_their_operands),
         cmocka_unit_test(a_nop_is_a_write_of_nothing_and_the_rest_is_refused),
         cmocka_unit_test(a_status_blames_the_request_only_if_it_must),
-        cmocka_unit_test(a_selection_takes_and_leaves_out),
         cmocka_unit_test(an_ipv4_address_is_the_best),
         cmocka_unit_test(numbers_of_a_port),
     };

@@ -91,4 +91,22 @@ bad 2 "unknown command 'epp'" epp
 RAILYARD_HEAP_SIZE=1M bad 2 "heap too small: low-latency exchange needs" \
     ep --pes 2 --iters 1 --pes-as threads
 
+# a port that is not there
+wrong_hca() {
+    RAILYARD_HCA=$2 bad 2 "$3" ep --pes 2 --iters 1 --nic emu --pes-as "$1"
+}
+wrong_hca processes emu1 "'emu1' in RAILYARD_HCA is no emulated port"
+for wrong in emu0:3 mlx5_0:1 'emu0:1,emu2' '^emu1' 'mlx*'; do
+    wrong_hca threads "$wrong" "'${wrong#*,}' in RAILYARD_HCA is no emulated port"
+done
+for wrong in 'emu0:' ',emu0' 'emu 0' 'emu0,' '^'; do
+    wrong_hca threads "$wrong" "'$wrong' in RAILYARD_HCA is no list"
+done
+wrong_hca threads '^emu*' "leaves no emulated port"
+for command in topo env doctor; do
+    RAILYARD_HCA=nic99:1 bad 2 "'nic99:1' in RAILYARD_HCA is not a port of this machine" $command
+    RAILYARD_HCA='^nic99' bad 2 "'^nic99' in RAILYARD_HCA is not a port of this machine" $command
+    RAILYARD_HCA='a:b' bad 2 "'a:b' in RAILYARD_HCA is no list" $command
+done
+
 [ "$failures" -eq 0 ] || exit 1

@@ -12,7 +12,9 @@ FAULT = {"kind": str, "pe": int, "rail": int, "at_us": float, "detect_us": float
 KEYS = {
     "ep": {"ok": bool, "tokens_checked": int, "lost": int, "duplicated": int, "corrupted": int,
            "masked": int, "dispatch": PHASE, "combine": PHASE,
-           "rails": [{"pe": int, "name": str, "bytes": int}], "faults": [FAULT]},
+           "rails": [{"pe": int, "name": str, "bytes": int}],
+           "pairs": [{"pe": int, "peer": int, "bytes": [int]}], "pair_balance": float,
+           "faults": [FAULT]},
     "perf": {"ok": bool, "rows": [{"bytes": int, "iters": int, "us_p50": float, "us_p99": float,
                                    "gbps": float, "memcpy_gbps": float, "rail_gbps": [float],
                                    "wrong": int}],
@@ -20,6 +22,7 @@ KEYS = {
     "status": {"job": str, "pes": [{"pe": int, "node": int,
                                     "rails": [{"rail": int, "name": str, "state": str,
                                                "tx_bytes": int, "rx_bytes": int}],
+                                    "sent": [{"peer": int, "bytes": [int]}],
                                     "paths": [{"peer": int, "channel": int, "rail": int,
                                                "peer_rail": int, "state": str, "use": str,
                                                "epoch": int, "moves": int, "replayed": int}]}]},

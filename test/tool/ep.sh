@@ -28,6 +28,26 @@ run "60 experts on 8 PEs" 0 "$R" ep --pes 8 --tokens 8 --hidden 128 --experts 60
     --iters 6 --json - && json ep "$work/out" "$good" "$rows"
 run "one token" 0 "$R" ep "${small[@]}" --tokens 1 --json - && json ep "$work/out" "$good" "$rows"
 
+# what each pair of PEs sends is spread over the rails, by their rates too, and a rail that is
+# missing shows
+pairs=(--pes 4 --tokens 128 --hidden 1024 --experts 16 --topk 4 --iters 40)
+spread='j["ok"] and 0 <= j["pair_balance"] <= 0.05'
+parts='all(0.95 * b["bytes"][0] < b["bytes"][1] * BY < 1.05 * b["bytes"][0] for b in j["pairs"]
+           if sum(b["bytes"]) > 1 << 20)'
+for mode in ll ht; do
+    run "$mode, bytes of each pair" 0 "$R" ep "${pairs[@]}" --nodes 4 --mode $mode --json - &&
+        json ep "$work/out" "$spread" "${parts/BY/1}" 'len(j["pairs"]) == 12' \
+            'all(sum(b["bytes"][k] for b in j["pairs"] if b["pe"] == p) <=
+                 [r["bytes"] for r in j["rails"] if r["pe"] == p][k] * 1.01
+                 for p in range(4) for k in range(2))'
+done
+run "bytes of each pair, rails of two rates" 0 "$R" ep "${pairs[@]}" --link-rate 300MB/s,150MB/s \
+    --json - && json ep "$work/out" "$spread" "${parts/BY/2}"
+run "bytes of each pair, rails that differ" 0 "$R" ep "${pairs[@]}" --rails 4,2 --json - &&
+    json ep "$work/out" "$spread" 'any(len(b["bytes"]) == 4 for b in j["pairs"])'
+run "bytes of each pair, a rail gone" 0 "$R" ep "${pairs[@]}" --fault 'port-down@iter2:pe1/rail0' \
+    --json - && json ep "$work/out" 'j["ok"] and j["pair_balance"] > 0.5'
+
 # a recording whose tokens all go to one expert, and some to none
 {
     echo '{"type":"meta","top_k":2}'

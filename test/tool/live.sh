@@ -13,6 +13,7 @@ for _ in $(seq 100); do
 done
 run "status" 0 "$R" status --job "$job" --json "$work/s.json" &&
     json status "$work/s.json" 'len(j["pes"]) == 4' 'all(len(p["rails"]) == 2 for p in j["pes"])' \
+        'all(s["peer"] != p["pe"] and len(s["bytes"]) == 2 for p in j["pes"] for s in p["sent"])' \
         'all(sum(x["use"] == "active" for x in p["paths"]) == 6 for p in j["pes"])'
 grep -q "^job $job: 4 of 4 PEs on this machine" "$work/out" || failed "no head of the table"
 run "metrics" 0 "$R" status --job "$job" --metrics
@@ -27,6 +28,9 @@ sleep 1.5
 run "status, drained" 0 "$R" status --job "$job" --json - &&
     json status "$work/out" "$away" "$towards" \
         'j["pes"][0]["rails"][1]["state"] == "drained"'
+run "metrics, later" 0 "$R" status --job "$job" --metrics
+grep -q '^railyard_pair_sent_bytes_total{job="[0-9a-f]*",pe="0",peer="2",rail="1"} [1-9]' \
+    "$work/out" || failed "no bytes of the pair pe0, pe2 in the metrics"
 run "a port that is not there" 2 "$R" fault --job "$job" 'port-down@0:pe3/rail9'
 run "undrain" 0 "$R" undrain --job "$job" pe0/rail1
 run "fault" 0 "$R" fault --job "$job" 'port-down@0:pe2/rail0:for=200ms'

@@ -17,6 +17,19 @@ if command -v shellcheck >/dev/null; then
             shellcheck "$tmp/s.sh" || fail "shellcheck complains for $record"
         done
     done
+    # every distribution that the table has, all phases
+    for release in "ubuntu 22.04 ubuntu2204" "ubuntu 24.04 ubuntu2404" "debian 12 debian12"; do
+        read -r id version repo <<<"$release"
+        rm -rf "$tmp/release"
+        cp -r "$records/b200-bare" "$tmp/release"
+        printf 'ID=%s\nVERSION_ID="%s"\n' "$id" "$version" >"$tmp/release/etc/os-release"
+        : >"$tmp/release/facts/packages"
+        "$railyard" plan --root "$tmp/release" | grep -q "^blocked" &&
+            fail "something is blocked on $id $version"
+        "$railyard" plan --script --root "$tmp/release" >"$tmp/s.sh"
+        shellcheck "$tmp/s.sh" || fail "shellcheck complains for $id $version"
+        grep -q "repos/$repo/x86_64/cuda-keyring" "$tmp/s.sh" || fail "not the site of $repo"
+    done
 fi
 
 mkdir -p "$tmp/bin" "$tmp/root"

@@ -133,6 +133,32 @@ for command in topo doctor env; do
     grep -q $'\033' "$tmp/out" && fail "terminal code in $command"
 done
 
+# a run is judged by what it prints, wherever that goes, and how it ends changes nothing
+run_of() {
+    expect 0 doctor --root "$records/hgx-h100" "$@"
+}
+line='avg_t=60.2 us, min_t=41.0 us, max_t=140.9 us'
+run_of --only log-jitter -- sh -c "echo '$line' >&2"
+grep -q '^WARN  log-jitter *times differ by 166 %' "$tmp/out" || fail "jitter of a run is not seen"
+grep -qFx "$line" "$tmp/err" || fail "what the run printed is lost"
+run_of --only log-latency -- sh -c 'echo step_time=900 us; exit 3'
+grep -q '^WARN  log-latency' "$tmp/out" || fail "the latency of a run is not seen"
+grep -q "^railyard doctor: 'sh' ended with exit code 3$" "$tmp/err" || fail "no word on its end"
+run_of --only log-latency -- printf 'dispatch 80.0 90.0 1 1 1\ncombine 91.0 95.5 1 1 1\n'
+grep -q '^OK    log-latency *mean times are at most 91 us' "$tmp/out" ||
+    fail "ep's text is not read"
+for form in text json; do
+    flags=()
+    [ $form = json ] && flags=(--json -)
+    run_of --only log-jitter -- "$railyard" ep --pes 2 --tokens 4 --hidden 64 --iters 5 \
+        ${flags[@]+"${flags[@]}"}
+    grep -qE '^(OK|WARN) +log-jitter *times differ by' "$tmp/out" || fail "ep as $form is not read"
+done
+expect 2 doctor --log "$tmp/out" -- true
+expect 2 doctor -- /no/such/command
+grep -q "^railyard doctor: cannot run '/no/such/command': No such file" "$tmp/err" ||
+    fail "a command that is not there is not named"
+
 # flags and their errors
 expect 0 doctor --list
 ids=$(awk '{print $1}' "$tmp/out")

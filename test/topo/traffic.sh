@@ -55,6 +55,18 @@ done; echo "$RAILYARD_EMU_SYSFS"; sleep 0.2' >"$tmp/out"
 [ "$(grep -c '^pe[01]/emu0:[12] .*25.0%' "$tmp/out")" -eq 4 ] || fail "PEs' folders are not read"
 [ ! -e "$(head -n 1 "$tmp/out")" ] || fail "the folder for the emulated NIC was left behind"
 
+# that one PE moves more than another is no uneven use of ports; that one of its ports does is
+even() {
+    "$railyard" traffic -- bash -c 'n='"$1"'; for pe in 0 1; do
+        port "$RAILYARD_EMU_SYSFS/pe$pe/emu0/ports/1" $((1000 + 2000 * pe)) 0
+        port "$RAILYARD_EMU_SYSFS/pe$pe/emu0/ports/2" $((n * (1 + 2 * pe))) 0
+    done; sleep 0.2' >"$tmp/out"
+    grep -q "verdict: all 4 ports carry traffic, the shares of each PE differ by at most $2%" \
+        "$tmp/out" || fail "shares of $1 in 1000 are not said to be off by $2 %"
+}
+even 1000 0.0
+even 500 33.3
+
 # exit codes and streams
 code=0
 "$railyard" traffic --dir "$tree" -- bash -c 'exit 7' >/dev/null || code=$?
@@ -78,10 +90,10 @@ grep -q '^mlx5_0:1 .*2.00 MB' "$tmp/out" || fail "--watch missed the bytes"
 
 # the emulated NIC: a map that names one port of two leaves the other idle, without it both carry
 # the same
-job=(ep --pes 2 --nodes 2 --iters 30 --tokens 64 --hidden 1024)
-RAILYARD_GPU_NIC_MAP=0:emu0:1 "$railyard" traffic -- "$railyard" "${job[@]}" >"$tmp/out" \
-    2>"$tmp/err" || fail "the job with a map failed"
-for pe in 0 1; do
+job=(ep --pes 4 --nodes 2 --iters 30 --tokens 64 --hidden 1024)
+RAILYARD_GPU_NIC_MAP=0:emu0:1,1:emu0:1 "$railyard" traffic -- "$railyard" "${job[@]}" \
+    >"$tmp/out" 2>"$tmp/err" || fail "the job with a map failed"
+for pe in 0 1 2 3; do
     grep -q "verdict: pe$pe/emu0:2 is idle" "$tmp/out" ||
         fail "the idle port of PE $pe is not named"
     grep -q "verdict: pe$pe/emu0:1 is idle" "$tmp/out" &&
@@ -89,13 +101,14 @@ for pe in 0 1; do
 done
 "$railyard" traffic --json "$tmp/json" -- "$railyard" "${job[@]}" >"$tmp/out" 2>"$tmp/err" ||
     fail "the job without a map failed"
-grep -q 'verdict: all 4 ports carry traffic' "$tmp/out" || fail "a port is idle without a map"
+grep -q 'verdict: all 8 ports carry traffic' "$tmp/out" || fail "a port is idle without a map"
 awk -F'[:,]' '/spread_percent/ { ok = $2 <= 5 } END { exit !ok }' "$tmp/json" ||
     fail "shares differ by more than 5 %"
 code=0
 RAILYARD_GPU_NIC_MAP=0:emu7:1 timeout 30 "$railyard" "${job[@]}" >"$tmp/out" 2>"$tmp/err" || code=$?
 [ "$code" -eq 2 ] || fail "a map that names no rail gave $code"
-grep -q "RAILYARD_GPU_NIC_MAP: '0:emu7:1' is no rail of pe" "$tmp/err" || fail "no word on the map"
+grep -q "'0:emu7:1' in RAILYARD_GPU_NIC_MAP is no rail of pe" "$tmp/err" ||
+    fail "no word on the map"
 
 DEEP_EP_DEVICE_TO_HCA_MAPPING=0:mlx5_0:1 timeout 30 "$railyard" "${job[@]}" >"$tmp/out" \
     2>"$tmp/err" || fail "a map of real NICs stops a job on emulated ones"

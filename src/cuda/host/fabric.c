@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/place.h"
 #include "cuda/host/driver.h"
 #include "host/error.h"
 
@@ -35,6 +36,7 @@ static uint64_t pe_lay(struct ry_gpu_fabric *f, struct ry_fabric_pe *p, uint8_t 
     p->engines = take(base, &at, f->attr.ports * f->attr.parts * sizeof(*p->engines));
     p->words = take(base, &at, n * RY_SLOTS * 2ull * 2 * LINE);
     p->rings = take(base, &at, n * RY_SLOTS * 2ull * f->attr.depth * RY_WQE_BYTES);
+    p->own = take(base, &at, f->attr.own_bytes);
     return at;
 }
 
@@ -61,6 +63,8 @@ static cudaError_t pe_take(struct ry_gpu_fabric *f, struct ry_fabric_pe *p)
     if (rc == cudaSuccess)
         rc = cudaStreamCreateWithFlags(&p->mover_stream, cudaStreamNonBlocking);
     if (rc == cudaSuccess)
+        rc = cudaStreamCreateWithFlags(&p->proxy_stream, cudaStreamNonBlocking);
+    if (rc == cudaSuccess)
         rc = cudaDeviceSynchronize();
     if (rc != cudaSuccess)
         return rc;
@@ -80,7 +84,7 @@ static void channel_init(struct ry_gpu_fabric *f, uint32_t pe, uint32_t peer, ui
     ch->peer = peer;
     ch->id = c;
     ch->depth = f->attr.depth;
-    ch->handler = RY_HANDLER_GPU;
+    ch->handler = f->attr.handler;
     ch->hint = &p->pinned->hint;
     ch->read_laddr = (uint64_t)(p->heap + LINE + 8ull * i);
     ch->read_raddr = (uint64_t)f->pe[peer].heap;
@@ -90,9 +94,18 @@ static void channel_init(struct ry_gpu_fabric *f, uint32_t pe, uint32_t peer, ui
         struct ry_ring *r = &ch->ring[s];
 
         r->host = &p->pinned->slot[i][s];
+        r->pslot = &p->pinned->bell[i][s].pslot; /* the first move closes a ring without a life */
+        r->pecho = &p->pinned->bell[i][s].pecho;
         r->mask = f->attr.depth - 1;
         r->resv_head = RY_CLOSED;
     }
+}
+
+static bool reaches(const struct ry_gpu_fabric *f, uint32_t pe, uint32_t q)
+{
+    struct ry_place place = {0, f->attr.pes, f->attr.nodes ? f->attr.nodes : 1};
+
+    return q == pe || (f->attr.direct && ry_place_node(&place, q) == ry_place_node(&place, pe));
 }
 
 static void world_fill(struct ry_gpu_fabric *f, uint32_t pe)
@@ -104,7 +117,7 @@ static void world_fill(struct ry_gpu_fabric *f, uint32_t pe)
     w->heap = p->heap;
     for (uint32_t q = 0; q < f->attr.pes; q++) {
         w->raddr[q] = (uint64_t)f->pe[q].heap;
-        w->direct[q] = f->attr.direct || q == pe ? f->pe[q].heap : NULL;
+        w->direct[q] = reaches(f, pe, q) ? f->pe[q].heap : NULL;
     }
     w->totals = p->totals;
     w->status = &p->pinned->status;
@@ -180,6 +193,13 @@ static int attr_check(const struct ry_gpu_fabric_attr *a)
                        "fabric of %u pes, %u ports, %u channels: at most %d queue "
                        "pairs a pe",
                        a->pes, a->ports, a->channels, RY_GNIC_QPS_MAX);
+    if (a->handler != RY_HANDLER_GPU && a->handler != RY_HANDLER_CPU_HOST_MEMORY)
+        return ry_fail(RY_ERR_UNSUPPORTED,
+                       "handler cpu keeps its slots in gpu memory that the host maps, which needs "
+                       "gdrdrv: use gpu or cpu_host_memory");
+    if (a->nodes > a->pes)
+        return ry_fail(RY_ERR_INVALID, "fabric of %u nodes for %u pes: each node needs one",
+                       a->nodes, a->pes);
     if (a->depth < RY_DEPTH_MIN || a->depth > RY_DEPTH_MAX || (a->depth & (a->depth - 1)))
         return ry_fail(RY_ERR_INVALID, "depth %u: a power of two from %d to %d", a->depth,
                        RY_DEPTH_MIN, RY_DEPTH_MAX);
@@ -237,6 +257,8 @@ int ry_gpu_fabric_open(const struct ry_gpu_fabric_attr *attr, struct ry_gpu_fabr
     }
     if (rc == RY_OK && e != cudaSuccess)
         rc = ry_gpu_fail(e, "cannot open the fabric");
+    if (rc == RY_OK && attr->handler == RY_HANDLER_CPU_HOST_MEMORY)
+        rc = ry_fabric_proxy_start(f);
     if (rc == RY_OK)
         rc = ry_fabric_agent_start(f);
     if (rc != RY_OK) {
@@ -252,6 +274,7 @@ void ry_gpu_fabric_close(struct ry_gpu_fabric *f)
     uint64_t one = 1;
 
     ry_fabric_agent_stop(f);
+    ry_fabric_proxy_stop(f);
     for (uint32_t i = 0; i < f->attr.pes; i++) {
         struct ry_fabric_pe *p = &f->pe[i];
 
@@ -272,6 +295,8 @@ void ry_gpu_fabric_close(struct ry_gpu_fabric *f)
             cudaStreamDestroy(p->copy_stream);
         if (p->mover_stream)
             cudaStreamDestroy(p->mover_stream);
+        if (p->proxy_stream)
+            cudaStreamDestroy(p->proxy_stream);
         cudaFree(p->memory);
         cudaFree(p->heap);
         cudaFreeHost(p->pinned);
@@ -290,6 +315,8 @@ void *ry_gpu_fabric_heap(const struct ry_gpu_fabric *f, uint32_t pe)
 {
     return f->pe[pe].heap + SYSTEM_BYTES;
 }
+
+void *ry_gpu_fabric_own(const struct ry_gpu_fabric *f, uint32_t pe) { return f->pe[pe].own; }
 
 int ry_gpu_fabric_status(struct ry_gpu_fabric *f, uint32_t pe, uint32_t *peer, uint32_t *channel,
                          uint32_t *rail)

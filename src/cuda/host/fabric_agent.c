@@ -41,6 +41,28 @@ static void put_word(struct ry_fabric_pe *p, uint64_t *to, uint64_t v)
     put(p, to, &p->pinned->word, 8);
 }
 
+/* Where the doorbell of a life stands: in GPU memory, or with cpu_host_memory where the proxy can
+ * write it. Zero, since no one has rung. */
+static void slot_bell(struct ry_gpu_fabric *f, uint32_t pe, uint32_t i, uint32_t s, uint64_t epoch,
+                      uint8_t *words)
+{
+    struct ry_fabric_pe *p = &f->pe[pe];
+    struct ry_slot_host *h = &p->pinned->slot[i][s];
+    struct ry_fabric_bell *bell = &p->pinned->bell[i][s];
+
+    if (f->attr.handler == RY_HANDLER_GPU) {
+        put_word(p, (uint64_t *)(words + LINE), 0);
+        h->uar = (uint64_t *)(words + LINE);
+        h->dbr = (uint32_t *)(words + LINE + 16);
+        return;
+    }
+    h->uar = &bell->half[epoch & 1].uar;
+    h->dbr = &bell->half[epoch & 1].dbr;
+    h->pslot = &bell->pslot;
+    h->pecho = &bell->pecho;
+    ry_st_rel64(h->uar, 0);
+}
+
 /* The next life of a slot: fresh ring memory, a new number, an empty CQE. */
 static void slot_arm(struct ry_gpu_fabric *f, uint32_t pe, uint32_t i, uint32_t s)
 {
@@ -57,11 +79,11 @@ static void slot_arm(struct ry_gpu_fabric *f, uint32_t pe, uint32_t i, uint32_t 
     memset(cqe, 0, sizeof(*cqe));
     cqe->tail = ry_cqe_encode(0, 0, RY_CQE_INVALID, 1);
     put(p, words, cqe, sizeof(*cqe));
-    put_word(p, (uint64_t *)(words + LINE), 0);
+    slot_bell(f, pe, i, s, epoch, words);
     memset(qp, 0, sizeof(*qp));
     qp->wqe = (struct ry_wqe *)(p->rings + half * f->attr.depth * RY_WQE_BYTES);
     qp->cqe = (struct ry_cqe *)words;
-    qp->uar = (uint64_t *)(words + LINE);
+    qp->uar = h->uar;
     qp->report = &p->pinned->report[i][s];
     qp->mask = f->attr.depth - 1;
     qp->qpn = 0x100u + f->next_qpn++;
@@ -77,8 +99,6 @@ static void slot_arm(struct ry_gpu_fabric *f, uint32_t pe, uint32_t i, uint32_t 
     slot->failed = false;
     h->wqe = qp->wqe;
     h->cqe = qp->cqe;
-    h->dbr = (uint32_t *)(words + LINE + 16);
-    h->uar = qp->uar;
     h->lkeys = p->keys + (pe * f->attr.ports + port) * RY_GNIC_MRS;
     h->rkeys = p->keys + (peer * f->attr.ports + port) * RY_GNIC_MRS;
     h->qpn = qp->qpn;

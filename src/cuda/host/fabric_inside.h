@@ -10,6 +10,17 @@
 
 enum { RY_FABRIC_PARTS_MAX = 4, RY_FABRIC_CHANNELS_MAX = RY_GNIC_QPS_MAX / RY_SLOTS };
 
+/* Where the cpu_host_memory handler's words stand: the initiator's slot, the proxy's echo, and what
+ * the NIC reads, one life in each half. */
+struct ry_fabric_bell {
+    uint64_t pslot, pecho;
+    struct {
+        uint64_t uar;
+        uint32_t dbr, rsvd;
+    } half[2];
+    uint64_t rsvd[2];
+};
+
 /* Words that host and GPU share, in pinned memory. */
 struct ry_fabric_pinned {
     struct ry_slot_host slot[RY_FABRIC_CHANNELS_MAX][RY_SLOTS];
@@ -17,6 +28,8 @@ struct ry_fabric_pinned {
     uint64_t tripped[RY_GNIC_PORTS_MAX];
     uint64_t hint;
     struct ry_gpu_status status;
+    struct ry_fabric_bell bell[RY_FABRIC_CHANNELS_MAX][RY_SLOTS];
+    uint64_t base;             /* of a ring, as the proxy copied it */
     struct ry_gnic_qp staging; /* of copies to the GPU */
     uint64_t word;
     uint8_t cqe[64];
@@ -35,6 +48,7 @@ struct ry_fabric_pe {
     bool started;
     void *memory;
     uint8_t *heap;
+    uint8_t *own; /* the caller's */
     struct ry_channel *ch_device, *ch_host;
     uint64_t *totals, *down, *stop;
     struct ry_gnic_qp *qp_device;
@@ -44,7 +58,7 @@ struct ry_fabric_pe {
     uint8_t *words, *rings;
     struct ry_fabric_pinned *pinned;
     struct ry_gpu_world world;
-    cudaStream_t engine_stream, copy_stream, mover_stream;
+    cudaStream_t engine_stream, copy_stream, mover_stream, proxy_stream;
     struct ry_fabric_slot slot[RY_FABRIC_CHANNELS_MAX][RY_SLOTS];
 };
 
@@ -64,9 +78,16 @@ struct ry_gpu_fabric {
     pthread_mutex_t lock; /* everything above, between the agent and callers */
     pthread_t thread;
     bool running, stop;
+    pthread_t proxy;
+    bool proxy_running;
+    uint32_t proxy_stop;
 };
 
 int ry_fabric_agent_start(struct ry_gpu_fabric *f);
 void ry_fabric_agent_stop(struct ry_gpu_fabric *f);
+
+/* Handler cpu_host_memory: the thread that rings doorbells. */
+int ry_fabric_proxy_start(struct ry_gpu_fabric *f);
+void ry_fabric_proxy_stop(struct ry_gpu_fabric *f);
 
 #endif

@@ -40,8 +40,9 @@ int ry_gpu_ll_layout(const struct ry_ep_shape *s, struct ry_gpu_ll *a, uint64_t 
 
     if (status != RY_OK)
         return status;
-    at = a->l.stage_at; /* no NIC reads here, so no staging */
-    a->counts_at = room(&at, a->l.local_max * pes * 8);
+    at = a->l.stage_at;                            /* what a NIC is to read stands in mirrors */
+    a->counts_stride = (a->l.local_max + 1) & ~1u; /* rows of 16-byte units */
+    a->counts_at = room(&at, a->counts_stride * pes * 8);
     a->dispatch_flags_at = room(&at, pes * RY_GPU_BLOCKS_MAX * 8);
     a->row_flags_at = room(&at, (uint64_t)s->tokens_max * (uint64_t)s->topk * 8);
     a->end_flags_at = room(&at, pes * RY_GPU_BLOCKS_MAX * 8);

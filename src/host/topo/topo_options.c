@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nic/select.h"
 #include "topo_internal.h"
 
 /* One "device" or "device:port" of a list, cut at the comma. */
@@ -20,54 +21,43 @@ static int take_name(const char **at, char *name, size_t cap)
     return 1;
 }
 
-static int matches(const ry_topo_port *port, const char *name)
-{
-    size_t len = strcspn(name, ":");
-    if (strlen(port->device) != len || strncmp(port->device, name, len) != 0)
-        return 0;
-    return name[len] != ':' || strtoul(name + len + 1, NULL, 10) == port->port;
-}
-
 static int bad(char *why, size_t why_bytes, const char *setting, const char *name,
                const char *what)
 {
     if (why)
-        snprintf(why, why_bytes, "%s: '%s' %s", setting, name, what);
+        snprintf(why, why_bytes, "'%s' in %s %s", name, setting, what);
     return RY_ERR_INVALID;
 }
 
-/* "a,b:1" keeps only those; "^a,b" or "^a,^b" leaves those out; "a,^b:2" does both. */
+/* Ports of the emulated NIC are as many as a job wants, and no part of the machine. */
+static int is_emulated(const struct ry_select_part *part)
+{
+    return strncmp(part->device, "emu", 3) == 0;
+}
+
 static int apply_hca(ry_topo *topo, const char *list, char *why, size_t why_bytes)
 {
-    uint8_t kept[RY_TOPO_PORTS] = {0};
-    int keeps = 0, leaves = list[0] == '^';
-    char name[64];
-    int all_leave = leaves && !strstr(list, ",^");
-    for (const char *at = list; *at;) {
-        if (!take_name(&at, name, sizeof name))
-            return bad(why, why_bytes, "RAILYARD_HCA", list,
-                       "is no list of device or device:port");
-        int leave = name[0] == '^' || all_leave;
-        const char *device = name + (name[0] == '^');
-        unsigned found = 0;
-        for (uint32_t i = 0; i < topo->port_count; i++) {
-            if (!matches(&topo->ports[i], device))
-                continue;
-            found++;
-            if (leave)
-                topo->ports[i].excluded = RY_EXCLUDED_BY_USER;
-            else
-                kept[i] = 1;
-        }
-        if (!found)
-            return bad(why, why_bytes, "RAILYARD_HCA", device, "is not a port of this machine");
-        keeps |= !leave;
+    static const char *const setting = "RAILYARD_HCA";
+    struct ry_select_part part;
+    int rc, keeps = 0;
+    for (const char *at = list, *from = at; (rc = ry_select_next(&at, &part)) != 0; from = at) {
+        char name[RY_NIC_NAME_BYTES + 8];
+        int found = 0;
+        if (rc < 0)
+            return bad(why, why_bytes, setting, list, "is no list of device or device:port");
+        for (uint32_t i = 0; i < topo->port_count && !found; i++)
+            found = ry_select_meets(&part, topo->ports[i].device, topo->ports[i].port);
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(from, ","), from);
+        if (!found && !is_emulated(&part))
+            return bad(why, why_bytes, setting, name, "is not a port of this machine");
+        keeps |= !part.leave_out;
     }
-    for (uint32_t i = 0; keeps && i < topo->port_count; i++) {
-        if (kept[i])
-            topo->ports[i].excluded = RY_EXCLUDED_NOT;
-        else
+    for (uint32_t i = 0; i < topo->port_count; i++) {
+        uint32_t order;
+        if (ry_select_takes(list, topo->ports[i].device, topo->ports[i].port, &order) != 1)
             topo->ports[i].excluded = RY_EXCLUDED_BY_USER;
+        else if (keeps) /* named: a virtual function too */
+            topo->ports[i].excluded = RY_EXCLUDED_NOT;
     }
     return RY_OK;
 }

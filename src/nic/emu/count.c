@@ -71,3 +71,28 @@ int ry_emu_counters(struct ry_nic *nic, uint32_t rail, struct ry_rail_counters *
     *out = c;
     return 0;
 }
+
+/* Requests, and answers to the peer's reads. */
+uint64_t ry_emu_qp_sent(const struct ry_nic_qp *qp)
+{
+    return RY_LD_RLX(&qp->tx_bytes) + (qp->shared != NULL ? RY_LD_RLX(&qp->shared->tx_bytes) : 0);
+}
+
+int ry_emu_peer_sent(struct ry_nic *nic, uint32_t peer, uint64_t *bytes)
+{
+    struct ry_emu *e = ry_emu_of(nic);
+
+    if (peer >= e->cfg.n_pes)
+        return RY_ERR_INVALID;
+    pthread_mutex_lock(&e->list);
+    for (uint32_t r = 0; r < e->cfg.rails; r++)
+        bytes[r] = e->peers[peer].sent_gone[r];
+    for (uint32_t i = 0; i <= e->seg->qp_mask; i++) {
+        const struct ry_nic_qp *qp = e->qps[i];
+
+        if (qp != NULL && qp->peer == peer)
+            bytes[qp->rail] += ry_emu_qp_sent(qp);
+    }
+    pthread_mutex_unlock(&e->list);
+    return 0;
+}

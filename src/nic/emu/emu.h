@@ -23,6 +23,8 @@ struct ry_emu_cfg {
     uint32_t pe, n_pes;
     uint32_t rails;
     uint32_t ports_per_nic;
+    const uint32_t *place;    /* [rails] each rail's port, counted through all NICs; NULL: in
+                                 order; copied */
     const uint64_t *rate_bps; /* per rail, 0 = unlimited; NULL: all unlimited; copied */
     uint64_t nic_cap_bps;     /* per NIC besides, 0 = none */
     uint64_t latency_ns;      /* one way, added to the port's time */

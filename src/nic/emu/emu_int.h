@@ -106,6 +106,7 @@ struct ry_emu_peer {
     uint64_t checked_ns; /* when that was last looked at */
     struct ry_emu_seg_mr *mrs;
     struct ry_emu_seg_qp *qps;
+    uint64_t sent_gone[RY_RAILS_MAX]; /* by queue pairs that are gone; under list */
 };
 
 struct ry_emu_fault_slot {
@@ -144,7 +145,6 @@ struct ry_emu {
     struct ry_emu_seg_qp *sqps;
     int fd;
     uint64_t id; /* tells this object from another, also from an earlier one at its address */
-    uint32_t nics;
     uint32_t faults; /* how many are on */
     struct ry_emu_rail rail[RY_RAILS_MAX];
     struct ry_emu_peer *peers;
@@ -298,5 +298,7 @@ uint32_t ry_emu_rail_count(struct ry_nic *nic);
 int ry_emu_rail_info(struct ry_nic *nic, uint32_t rail, struct ry_rail_info *info);
 enum ry_port_state ry_emu_rail_state(struct ry_nic *nic, uint32_t rail);
 int ry_emu_counters(struct ry_nic *nic, uint32_t rail, struct ry_rail_counters *out);
+int ry_emu_peer_sent(struct ry_nic *nic, uint32_t peer, uint64_t *bytes);
+uint64_t ry_emu_qp_sent(const struct ry_nic_qp *qp);
 
 #endif

@@ -27,7 +27,7 @@ uint64_t ry_emu_reserve(struct ry_nic_qp *qp, bool inbound, uint64_t from_ns, ui
     struct ry_emu_seg *far = e->peers[qp->peer].seg, *near = e->seg;
     struct ry_emu_seg_port *np = &near->port[qp->rail], *fp = &far->port[qp->remote_rail];
     struct ry_emu_seg_nic *nn = &near->nic[e->rail[qp->rail].nic];
-    struct ry_emu_seg_nic *fn = &far->nic[qp->remote_rail / far->ports_per_nic];
+    struct ry_emu_seg_nic *fn = &far->nic[fp->nic % RY_RAILS_MAX];
     uint64_t a, b, c, d;
 
     a = clock_reserve(inbound ? &np->rx_clock_ns : &np->tx_clock_ns, RY_LD_RLX(&np->rate_bps),

@@ -75,7 +75,6 @@ static int seg_make(struct ry_emu *e)
     e->seg->pe = e->cfg.pe;
     e->seg->pid = (uint32_t)getpid();
     e->seg->rails = e->cfg.rails;
-    e->seg->ports_per_nic = e->cfg.ports_per_nic;
     e->seg->qp_mask = slots - 1;
     e->seg->len_bytes = len;
     e->seg->mr_off = mr_off;
@@ -91,14 +90,17 @@ static int seg_make(struct ry_emu *e)
 static void rails_make(struct ry_emu *e, const struct ry_emu_cfg *cfg)
 {
     for (uint32_t r = 0; r < cfg->rails; r++) {
-        e->rail[r].nic = r / cfg->ports_per_nic;
-        e->rail[r].port = r % cfg->ports_per_nic + 1;
+        uint32_t place = cfg->place != NULL ? cfg->place[r] : r;
+
+        e->rail[r].nic = place / cfg->ports_per_nic;
+        e->rail[r].port = place % cfg->ports_per_nic + 1;
+        e->seg->port[r].nic = e->rail[r].nic;
         e->rail[r].rate_bps = cfg->rate_bps != NULL ? cfg->rate_bps[r] : 0;
         e->seg->port[r].up = 1;
         e->seg->nic[e->rail[r].nic].cap_bps = cfg->nic_cap_bps;
     }
-    e->nics = (cfg->rails + cfg->ports_per_nic - 1) / cfg->ports_per_nic;
     e->cfg.rate_bps = NULL; /* the caller's */
+    e->cfg.place = NULL;
     for (uint32_t r = 0; r < cfg->rails; r++)
         ry_emu_links_refresh(e, r);
 }
@@ -114,6 +116,10 @@ static int cfg_check(const struct ry_emu_cfg *cfg)
     if (cfg->rails == 0 || cfg->rails > RY_RAILS_MAX || cfg->ports_per_nic == 0 ||
         cfg->now_ns == NULL || cfg->n_pes == 0 || cfg->pe >= cfg->n_pes || cfg->retry_count > 7)
         return RY_ERR_INVALID;
+    for (uint32_t r = 0; cfg->place != NULL && r < cfg->rails; r++) {
+        if (cfg->place[r] >= RY_RAILS_MAX)
+            return RY_ERR_INVALID;
+    }
     return chaos && !cfg->virtual_time ? RY_ERR_INVALID : 0;
 }
 
@@ -207,6 +213,7 @@ static const struct ry_nic_ops ops = {
     .rail_info = ry_emu_rail_info,
     .rail_state = ry_emu_rail_state,
     .counters = ry_emu_counters,
+    .peer_sent = ry_emu_peer_sent,
     .mr_reg = ry_emu_mr_reg,
     .mr_dereg = ry_emu_mr_dereg,
     .qp_create = ry_emu_qp_create,

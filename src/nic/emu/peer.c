@@ -25,8 +25,7 @@ static bool seg_good(const struct ry_emu *e, const struct ry_nic_peer *peer)
 
     if (s == NULL || peer->seg_len_bytes < sizeof(*s) ||
         RY_LD_ACQ(&s->magic) != RY_EMU_MAGIC || s->version != RY_EMU_SEG_VERSION ||
-        s->len_bytes > peer->seg_len_bytes || s->rails == 0 || s->rails > RY_RAILS_MAX ||
-        s->ports_per_nic == 0)
+        s->len_bytes > peer->seg_len_bytes || s->rails == 0 || s->rails > RY_RAILS_MAX)
         return false;
     qps = (uint64_t)s->qp_mask + 1;
     if ((qps & (qps - 1)) != 0 || qps > (1u << 16) || (s->land_off != 0 && !e->cfg.virtual_time))

@@ -161,6 +161,7 @@ static void counts_keep(struct ry_emu *e, struct ry_nic_qp *qp)
         r->rx_bytes_gone += RY_LD_RLX(&qp->shared->rx_bytes);
         r->rx_ops_gone += RY_LD_RLX(&qp->shared->rx_ops);
     }
+    e->peers[qp->peer].sent_gone[qp->rail] += ry_emu_qp_sent(qp);
 }
 
 void ry_emu_qp_destroy(struct ry_nic_qp *qp)

@@ -8,7 +8,7 @@
  *
  * | word                               | writer                                               |
  * |------------------------------------|------------------------------------------------------|
- * | head, port.up, gid_gen, stalled    | owner                                                |
+ * | head, port.up, gid_gen, stalled, nic | owner                                                |
  * | port.rate_bps, slow, nic.*         | owner (clocks: whoever sends, by compare-and-swap)   |
  * | mr[]                               | owner                                                |
  * | qp.state                           | owner; the peer's NIC, RTR -> ERR, by compare-and-swap |
@@ -25,7 +25,7 @@
 
 enum {
     RY_EMU_MAGIC = 0x72796e63,
-    RY_EMU_SEG_VERSION = 1,
+    RY_EMU_SEG_VERSION = 2,
     RY_EMU_MR_BITS = 10,
     RY_EMU_MRS = 1 << RY_EMU_MR_BITS,
     RY_EMU_LAND_BYTES = 512, /* data of one landing slot */
@@ -50,7 +50,9 @@ struct ry_emu_seg_port {
     uint32_t slow;     /* not the fast path: a rate, a cap, down, stalled or dead */
     uint64_t rate_bps; /* effective; 0 = unlimited */
     uint64_t tx_clock_ns, rx_clock_ns; /* reserved until */
-    uint64_t rsvd[3];
+    uint32_t nic; /* which nic[] it belongs to */
+    uint32_t rsvd;
+    uint64_t rsvd2[2];
 };
 RY_STATIC_ASSERT(sizeof(struct ry_emu_seg_port) == 64, "a port is one line");
 
@@ -103,9 +105,9 @@ enum { RY_EMU_LAND_AREA = RY_EMU_LANDS * (56 + RY_EMU_LAND_BYTES) };
 struct ry_emu_seg {
     uint32_t magic, version;
     uint32_t pe, pid;
-    uint32_t rails, ports_per_nic;
-    uint32_t qp_mask;
+    uint32_t rails, qp_mask;
     uint32_t closed;
+    uint32_t rsvd0;
     uint64_t len_bytes;
     uint64_t mr_off, qp_off, land_off; /* land_off 0: nothing is held back */
     uint32_t fatal_count;

@@ -11,6 +11,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "nic/select.h"
 #include "nic/verbs/verbs_int.h"
 
 int ry_verbs_fail(struct ry_verbs_nic *n, int status, const char *format, ...)
@@ -43,6 +44,23 @@ static int counters(struct ry_nic *nic, uint32_t rail, struct ry_rail_counters *
         .tx_ops = __atomic_load_n(&c->tx_ops, __ATOMIC_RELAXED),
         .errors = __atomic_load_n(&c->errors, __ATOMIC_RELAXED),
     };
+    return RY_OK;
+}
+
+static int peer_sent(struct ry_nic *nic, uint32_t peer, uint64_t *bytes)
+{
+    struct ry_verbs_nic *n = ry_verbs_of(nic);
+
+    for (uint32_t k = 0; k < n->rails_len; k++) {
+        struct ry_verbs_rail *r = &n->rails[k];
+
+        pthread_mutex_lock(&r->cq_lock);
+        bytes[k] = peer < r->sent_len ? r->sent_gone[peer] : 0;
+        for (uint32_t i = 0; i < r->qps_len; i++)
+            if (r->qps[i] && r->qps[i]->peer == peer)
+                bytes[k] += r->qps[i]->tx_bytes;
+        pthread_mutex_unlock(&r->cq_lock);
+    }
     return RY_OK;
 }
 
@@ -79,6 +97,7 @@ static void close_rail(struct ry_verbs_rail *r)
         if (r->qps[i])
             ry_verbs_qp_destroy(r->qps[i]);
     free(r->qps);
+    free(r->sent_gone);
     while (r->mrs) {
         struct ry_verbs_mr *m = r->mrs;
 
@@ -114,6 +133,7 @@ static const struct ry_nic_ops ops = {
     .rail_info = ry_verbs_rail_info,
     .rail_state = ry_verbs_rail_state,
     .counters = counters,
+    .peer_sent = peer_sent,
     .mr_reg = ry_verbs_mr_reg,
     .mr_dereg = ry_verbs_mr_dereg,
     .qp_create = ry_verbs_qp_create,
@@ -154,7 +174,7 @@ static int check_cfg(struct ry_verbs_nic *n)
         c->queue_depth = 1024;
     if (!c->rails_max || c->rails_max > RY_RAILS_MAX)
         c->rails_max = RY_RAILS_MAX;
-    if (c->hca && ry_verbs_selects(c->hca, "", 1, &order) < 0)
+    if (c->hca && ry_select_takes(c->hca, "", 1, &order) < 0)
         return ry_verbs_fail(n, RY_ERR_CONFIG,
                              "cannot read the device selection '%s': it is a list "
                              "of [^]DEVICE[:PORT] with commas between",
@@ -180,7 +200,7 @@ static bool device_wanted(const struct ry_verbs_nic *n, const char *device)
     uint32_t order;
 
     for (uint32_t port = 1; port <= 16; port++)
-        if (ry_verbs_selects(n->cfg.hca, device, port, &order) == 1)
+        if (ry_select_takes(n->cfg.hca, device, port, &order) == 1)
             return true;
     return false;
 }
@@ -194,13 +214,13 @@ struct candidate {
 static int consider(struct ry_verbs_nic *n, uint32_t device, const char *name, uint32_t port,
                     struct candidate *list, uint32_t *len)
 {
-    bool named = ry_verbs_names(n->cfg.hca, name);
+    bool named = ry_select_names(n->cfg.hca, name);
     struct ibv_port_attr attr;
     union ibv_gid gid;
     uint32_t index, order;
     int rc;
 
-    if (ry_verbs_selects(n->cfg.hca, name, port, &order) != 1)
+    if (ry_select_takes(n->cfg.hca, name, port, &order) != 1)
         return RY_OK;
     if (ibv_query_port(n->devices[device], (uint8_t)port, &attr) != 0)
         return ry_verbs_fail(n, RY_ERR_DEVICE, "cannot query %s:%u: %s", name, port,
@@ -312,11 +332,33 @@ static int any_port_up(struct ry_verbs_nic *n)
                          n->rails_len > 1 ? ", as every port of the selection," : "");
 }
 
+/* A name that meets no device is a mistake, and the port that was meant would idle. */
+static int check_names(struct ry_verbs_nic *n, struct ibv_device **devices, int count)
+{
+    const char *at = n->cfg.hca;
+    struct ry_select_part part;
+
+    while (at && ry_select_next(&at, &part) == 1) {
+        bool met = false;
+
+        part.port = 0; /* ports are known once a device is open */
+        for (int i = 0; i < count && !met; i++)
+            met = ry_select_meets(&part, ibv_get_device_name(devices[i]), 1);
+        if (!met)
+            return ry_verbs_fail(n, RY_ERR_CONFIG,
+                                 "the device selection names '%s%s', which is not here: the first "
+                                 "device here is %s",
+                                 part.device, part.any_rest ? "*" : "",
+                                 ibv_get_device_name(devices[0]));
+    }
+    return RY_OK;
+}
+
 static int open_ports(struct ry_verbs_nic *n, struct ibv_device **devices, int count)
 {
     struct candidate list[RY_RAILS_MAX * 4];
     uint32_t len = 0, matched = 0;
-    int rc = RY_OK;
+    int rc = check_names(n, devices, count);
 
     for (int i = 0; i < count && i < RY_VERBS_DEVICES && rc == RY_OK; i++) {
         if (!device_wanted(n, ibv_get_device_name(devices[i])))

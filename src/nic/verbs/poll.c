@@ -68,6 +68,7 @@ static void count(struct ry_nic_qp *qp, uint32_t from, uint32_t to)
         else if (opcode == RY_OP_READ)
             rx += ry_be32(w->u.data.byte_count);
     }
+    qp->tx_bytes += tx;
     __atomic_add_fetch(&c->tx_bytes, tx, __ATOMIC_RELAXED);
     __atomic_add_fetch(&c->rx_bytes, rx, __ATOMIC_RELAXED);
     __atomic_add_fetch(&c->tx_ops, to - from, __ATOMIC_RELAXED);

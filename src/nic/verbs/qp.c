@@ -53,12 +53,32 @@ static struct ibv_qp *make_qp(struct ry_verbs_rail *r, const struct ry_qp_attr *
     return qp;
 }
 
+/* Room to remember what queue pairs to this peer have sent. Under cq_lock. */
+static bool room_for_peer(struct ry_verbs_rail *r, uint32_t peer)
+{
+    uint64_t *grown;
+
+    if (peer < r->sent_len)
+        return true;
+    grown = realloc(r->sent_gone, ((size_t)peer + 1) * sizeof(*grown));
+    if (!grown)
+        return false;
+    memset(grown + r->sent_len, 0, (peer + 1 - r->sent_len) * sizeof(*grown));
+    r->sent_gone = grown;
+    r->sent_len = peer + 1;
+    return true;
+}
+
 /* A free place in the rail's table, which grows. */
 static int take_slot(struct ry_verbs_rail *r, struct ry_nic_qp *qp)
 {
     uint32_t i;
 
     pthread_mutex_lock(&r->cq_lock);
+    if (!room_for_peer(r, qp->peer)) {
+        pthread_mutex_unlock(&r->cq_lock);
+        return RY_ERR_NO_MEMORY;
+    }
     for (i = 0; i < r->qps_len && r->qps[i]; i++)
         ;
     if (i == r->qps_len) {
@@ -132,6 +152,7 @@ int ry_verbs_qp_create(struct ry_nic *nic, const struct ry_qp_attr *attr, struct
         return ry_verbs_fail(n, RY_ERR_NO_MEMORY, "out of memory");
     qp->rail = &n->rails[attr->rail];
     qp->kind = attr->kind;
+    qp->peer = attr->peer;
     qp->depth = attr->depth;
     qp->room = room_of(qp->rail, attr->depth);
     qp->ring = attr->ring;
@@ -269,6 +290,7 @@ void ry_verbs_qp_destroy(struct ry_nic_qp *qp)
     ry_verbs_worker_join(qp);
     pthread_mutex_lock(&r->cq_lock);
     r->qps[qp->slot] = NULL;
+    r->sent_gone[qp->peer] += qp->tx_bytes;
     r->old_qpn[r->old_next++ % RY_VERBS_QPN_MEMORY] = qp->qp->qp_num;
     left = qp->posted - qp->retired + (qp->draining && !qp->drained);
     __atomic_sub_fetch(&r->inflight, left, __ATOMIC_ACQ_REL);

@@ -49,10 +49,6 @@ const char *ry_verbs_reason(struct ry_nic *nic);
 int ry_verbs_mr_reg_dmabuf(struct ry_nic *nic, uint32_t rail, int fd, uint64_t offset, uint64_t len,
                            uint64_t iova, struct ry_mr *out);
 
-/* Does this selection take the port? *order is its place in the selection (all: 0). -1: the text is
- * malformed. */
-int ry_verbs_selects(const char *hca, const char *device, uint32_t port, uint32_t *order);
-
 /* What a port is, for `info`: no rail is opened. */
 struct ry_verbs_port {
     char device[RY_NIC_NAME_BYTES];

@@ -35,7 +35,7 @@ struct ry_nic_qp {
     struct ry_verbs_rail *rail;
     struct ibv_qp *qp;
     enum ry_qp_kind kind;
-    uint32_t slot, psn;
+    uint32_t slot, psn, peer;
     uint32_t depth; /* of the ring */
     uint32_t room;  /* work requests that the NIC takes */
     struct ry_wqe *ring;
@@ -48,6 +48,7 @@ struct ry_nic_qp {
     uint32_t draining; /* the drain's last request was posted */
     uint32_t drained;  /* the drain's last request came back */
     uint32_t told;     /* an error CQE was written */
+    uint64_t tx_bytes; /* under cq_lock, like all that the poller counts */
     /* control thread */
     uint64_t error_ns; /* when qp_error was called, 0 never */
     pthread_t worker;  /* moves the queue pair to RESET */
@@ -79,6 +80,8 @@ struct ry_verbs_rail {
     pthread_mutex_t cq_lock;
     struct ry_nic_qp **qps;
     uint32_t qps_len;
+    uint64_t *sent_gone; /* [sent_len] to each peer, by queue pairs that are gone; under cq_lock */
+    uint32_t sent_len;
     struct ry_verbs_mr *mrs;
     uint32_t old_qpn[RY_VERBS_QPN_MEMORY];
     uint32_t old_next;
@@ -98,10 +101,6 @@ struct ry_verbs_nic {
     uint64_t random;
     char reason[RY_VERBS_REASON_BYTES];
 };
-
-/* select.c */
-/* Does the selection name this port outright? */
-int ry_verbs_names(const char *hca, const char *device);
 
 /* port.c */
 uint32_t ry_verbs_mtu_bytes(enum ibv_mtu mtu);

@@ -35,21 +35,48 @@ static double time_after(const char *line, const char *key)
 
 struct times {
     unsigned lines;
+    double pending; /* a median whose 99th percentile stands in a line to come */
     double worst_jitter, worst_average, shortest, longest, sum;
 };
 
+static void add_span(struct times *times, double average, double least, double most)
+{
+    times->lines++;
+    if (average > times->worst_average)
+        times->worst_average = average;
+    if (least >= 0 && most >= least && (most - least) / average > times->worst_jitter)
+        times->worst_jitter = (most - least) / average;
+}
+
+/* What `railyard ep` prints: "dispatch  P50  P99 ..." in us, or JSON with us_p50 before us_p99. */
+static void read_own_line(struct times *times, const char *line)
+{
+    double middle, most;
+    const char *at;
+    if (sscanf(line, "dispatch %lf %lf", &middle, &most) == 2 ||
+        sscanf(line, "combine %lf %lf", &middle, &most) == 2) {
+        if (middle > 0)
+            add_span(times, middle, middle, most);
+        return;
+    }
+    if ((at = strstr(line, "\"us_p50\": ")) && sscanf(at + 10, "%lf", &middle) == 1)
+        times->pending = middle;
+    if ((at = strstr(line, "\"us_p99\": ")) && sscanf(at + 10, "%lf", &most) == 1 &&
+        times->pending > 0) {
+        add_span(times, times->pending, times->pending, most);
+        times->pending = 0;
+    }
+}
+
 static void read_line(struct times *times, const char *line)
 {
+    read_own_line(times, line);
     double average = time_after(line, "avg_t"), least = time_after(line, "min_t");
     double most = time_after(line, "max_t"), step = time_after(line, "step_time");
     if (step < 0)
         step = time_after(line, "elapsed");
     if (average > 0) {
-        times->lines++;
-        if (average > times->worst_average)
-            times->worst_average = average;
-        if (least >= 0 && most >= least && (most - least) / average > times->worst_jitter)
-            times->worst_jitter = (most - least) / average;
+        add_span(times, average, least, most);
     } else if (step > 0) {
         times->lines++;
         times->sum += step;
@@ -66,7 +93,7 @@ static int read_times(struct ry_doctor *doctor, struct ry_result *result, struct
     *times = (struct times){0};
     char *text = ry_facts_text(doctor->facts, "facts/log"), *rest = NULL;
     if (!text) {
-        ry_say(result, RY_VERDICT_NA, "no log given: use --log FILE");
+        ry_say(result, RY_VERDICT_NA, "no log given: use --log FILE or -- COMMAND");
         return -1;
     }
     unsigned steps = 0;
@@ -76,7 +103,7 @@ static int read_times(struct ry_doctor *doctor, struct ry_result *result, struct
         steps += times->sum > before;
     }
     free(text);
-    if (steps > 1) {
+    if (steps > 0) {
         double average = times->sum / steps;
         double jitter = (times->longest - times->shortest) / average;
         times->worst_jitter = jitter > times->worst_jitter ? jitter : times->worst_jitter;
@@ -126,7 +153,7 @@ static void check_log_device(struct ry_doctor *doctor, struct ry_result *result)
                                         "Skipping",   "no active port", NULL};
     char *text = ry_facts_text(doctor->facts, "facts/log"), *rest = NULL;
     if (!text) {
-        ry_say(result, RY_VERDICT_NA, "no log given: use --log FILE");
+        ry_say(result, RY_VERDICT_NA, "no log given: use --log FILE or -- COMMAND");
         return;
     }
     ry_say(result, RY_VERDICT_OK, "the log names no device that is out of use");
