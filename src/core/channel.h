@@ -81,7 +81,8 @@ RY_FN int ry_channel_post(struct ry_channel *ch, const struct ry_req *reqs, uint
         return rc;
     for (uint32_t i = 0; i < n; i++)
         ry_queue_write(&g, i, &reqs[i], i + 1 == n ? RY_TAG_LAST : 0);
-    ry_ring_at(g.ring, ry_seq_add(g.seq, n - 1))->fm_ce_se |= RY_WQE_SIGNALLED;
+    if (!RY_MUT(RY_MUT_LAST_UNSIGNALLED))
+        ry_ring_at(g.ring, ry_seq_add(g.seq, n - 1))->fm_ce_se |= RY_WQE_SIGNALLED;
     if (proof) {
         struct ry_req q = ry_proof_req(ch);
 

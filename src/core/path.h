@@ -152,6 +152,8 @@ RY_FN int ry_ring_silence(struct ry_channel *ch, struct ry_ring *r, const struct
         ry_queue_unlock(r);
         return RY_OK;
     }
+    if (!r->pslot)
+        return RY_OK; /* it never held a life: the channel had no path from the start */
     v = ry_or64(r->pslot, RY_CLOSED) | RY_CLOSED;
     RY_TOLD();
     until = ry_now(env) + env->ready_ns_max;

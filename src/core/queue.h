@@ -346,8 +346,7 @@ RY_FN int ry_queue_poll(struct ry_ring *r, uint64_t *cons, uint8_t *syn, uint64_
     if (ry_cqe_stale(distance) && !RY_MUT(RY_MUT_STALE_DISTANCE))
         return 0;
     next = ry_seq_add(ry_packed_seq(c), distance + 1u);
-    if (ry_seq_diff(next, ry_packed_seq(ry_observe_ready(r))) > 0 &&
-        !RY_MUT(RY_MUT_STALE_DISTANCE))
+    if (ry_seq_diff(next, ry_packed_seq(ry_observe_ready(r))) > 0 && !RY_MUT(RY_MUT_STALE_DISTANCE))
         return 0; /* a completion for a block that nobody published */
     if (!ry_cas64(&r->cons, c, ry_pack(ry_packed_move(c), next), &found)) {
         *cons = found;

@@ -41,8 +41,8 @@ static uint64_t peer_step(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
         ry_agent_arm(m, p, c, now_ns);
         for (uint32_t s = 0; s < RY_SLOTS; s++) {
             ry_agent_in(m, p, c * RY_SLOTS + s, now_ns);
-            next = ry_min64(next, slot_due(m, &p->out[c].slot[s], &p->in[c * RY_SLOTS + s],
-                                           now_ns));
+            next =
+                ry_min64(next, slot_due(m, &p->out[c].slot[s], &p->in[c * RY_SLOTS + s], now_ns));
         }
     }
     return next;
@@ -87,7 +87,7 @@ void ry_agent_peer_lost(struct ry_mesh *m, uint32_t pe)
                          ry_state_pack(RY_CH_DEAD, ry_state_active(st), ry_state_move(st)), &found))
             st = found;
     }
-    for (uint32_t i = 0; i < p->n_channels * RY_SLOTS; i++)
+    for (uint32_t i = 0; i < p->n_channels * RY_SLOTS && !RY_MUT(RY_MUT_MASK_UNFENCED); i++)
         ry_agent_close(m, &p->in[i]);
 }
 
@@ -95,7 +95,7 @@ bool ry_agent_peer_closed(const struct ry_mesh *m, uint32_t pe)
 {
     const struct ry_peer *p = &m->peers[pe];
 
-    for (uint32_t i = 0; i < p->n_channels * RY_SLOTS; i++)
+    for (uint32_t i = 0; i < p->n_channels * RY_SLOTS && !RY_MUT(RY_MUT_MASK_UNFENCED); i++)
         if (p->in[i].state == RY_IN_READY || p->in[i].state == RY_IN_FENCING)
             return false;
     return true;

@@ -57,7 +57,7 @@ static int cut_rail(struct ry_mesh *m, uint32_t rail)
 {
     int rc;
 
-    for (uint32_t q = 0; q < m->n_pes; q++) {
+    for (uint32_t q = 0; q < m->n_pes && !RY_MUT(RY_MUT_CUT_LOUD); q++) {
         struct ry_peer *p = &m->peers[q];
 
         for (uint32_t i = 0; p->in && i < p->n_channels * RY_SLOTS; i++)
@@ -87,7 +87,7 @@ static void fence_poll(struct ry_mesh *m, struct ry_peer *p, uint32_t i, uint64_
     /* a fence that a message began is younger than this step's now */
     if (rc == 0 && now_ns > in->since_ns && now_ns - in->since_ns >= ry_agent_ladder_ns(m))
         rc = RY_ERR_RAIL;
-    if (rc < 0 && in->ladder == 0) {
+    if (rc < 0 && in->ladder == 0 && !RY_MUT(RY_MUT_NO_LADDER)) {
         RY_MARK("fence-ladder");
         in->ladder = 1;
         in->since_ns = now_ns;

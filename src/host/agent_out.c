@@ -171,7 +171,7 @@ static void fencing(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint32_t i
     if (ry_peer_state(p) == RY_PEER_GONE) {
         fenced(m, s); /* its memory is gone with it */
     } else if (now_ns >= s->next_ns) {
-        s->next_ns = now_ns + ry_agent_repeat_ns(m);
+        s->next_ns = RY_MUT(RY_MUT_TOLD_ONCE) ? UINT64_MAX : now_ns + ry_agent_repeat_ns(m);
         send_about(m, p, c, i, RY_MSG_FAILED);
     }
 }

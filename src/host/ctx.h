@@ -75,6 +75,8 @@ int ry_ctx_map_peers(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint64_
 int ry_ctx_map_peer_again(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint32_t pe,
                           uint64_t deadline_ns);
 void ry_ctx_unmap_peer(struct ry_ctx *ctx, struct ry_peer *p);
+/* PEs that were lost or have joined, as the bootstrap tells; the agent's, with peers_lock held. */
+void ry_ctx_boot_events(struct ry_ctx *ctx);
 int ry_ctx_threads_start(struct ry_ctx *ctx);
 void ry_ctx_threads_stop(struct ry_ctx *ctx);
 void ry_ctx_event(void *arg, const struct ry_mesh *m, int type, uint32_t peer, uint32_t channel,

@@ -150,8 +150,12 @@ static int sim_ctl_recv(struct ry_boot *b, uint32_t *from, void *msg, size_t *le
 
 static int sim_poll_event(struct ry_boot *b, struct ry_boot_event *ev)
 {
-    (void)b, (void)ev;
-    return 0;
+    struct ry_sim_pe *pe = &ry_sim->pe[b->pe];
+
+    if (pe->seen_events == pe->n_events || pe->event_ns[pe->seen_events] > ry_sim->now_ns)
+        return 0;
+    *ev = pe->event[pe->seen_events++];
+    return 1;
 }
 
 static int sim_wait_fd(struct ry_boot *b)

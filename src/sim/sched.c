@@ -12,7 +12,7 @@ enum {
     RELAX_DOUBLINGS = 7,
     PROXY_NS = 800, /* a proxy sees a new producer slot this much later */
     SLOW_NS = 1000000,
-    OPENED_NS = 3000, /* who sleeps until a ring was opened goes on this much later */
+    OPENED_NS = 3000,    /* who sleeps until a ring was opened goes on this much later */
     STEPS_MAX = 2000000, /* a run has some 12,000: more is a loop that goes nowhere */
 };
 
@@ -64,8 +64,8 @@ void ry_sim_nic_due(uint32_t pe)
 /* On the average every 65536 / point_p-th access; how far apart they are is uniform. */
 void ry_sim_skip_draw(struct ry_sim_world *w)
 {
-    ry_sim_skip = w->plan.point_p ? ry_sim_below(&w->sched_rng, 2 * 65536 / w->plan.point_p + 1)
-                                  : UINT64_MAX;
+    ry_sim_skip =
+        w->plan.point_p ? ry_sim_below(&w->sched_rng, 2 * 65536 / w->plan.point_p + 1) : UINT64_MAX;
 }
 
 /* A shared access: another task runs first, sometimes for long. */
@@ -184,23 +184,31 @@ void ry_sim_violate(const char *form, ...)
     ry_sim_trace("VIOLATION %s", w->violation);
 }
 
-/* Faults whose time has come. */
+void ry_sim_ready(struct ry_sim_world *w)
+{
+    if (++w->ready < w->plan.pes)
+        return;
+    w->base_ns = w->fault_ns = w->now_ns;
+    w->horizon_ns = 0;
+}
+
+/* Faults whose time has come; none before the start is over. */
 static void inject(struct ry_sim_world *w)
 {
-    uint64_t next = RY_SIM_NEVER;
+    uint64_t next = ry_sim_crash_step(w);
 
     for (uint32_t i = 0; i < w->plan.n_faults; i++) {
         struct ry_sim_fault *f = &w->plan.fault[i];
         struct ry_sim_pe *pe = &w->pe[f->pe];
 
-        if (f->done)
+        if (f->done || !w->base_ns)
             continue;
-        if (f->at_ns > w->now_ns) {
-            next = ry_min64(next, f->at_ns);
+        if (w->base_ns + f->at_ns > w->now_ns) {
+            next = ry_min64(next, w->base_ns + f->at_ns);
             continue;
         }
         f->done = true;
-        if (!pe->ctx)
+        if (!pe->ctx || !pe->ctx->mesh.nic)
             continue;
         ry_sim_trace("fault kind %d pe%u/rail%u peer %d for %llu ns", f->f.kind, f->pe, f->f.rail,
                      f->f.peer, (unsigned long long)f->f.for_ns);
@@ -210,15 +218,17 @@ static void inject(struct ry_sim_world *w)
     w->fault_ns = next;
 }
 
-/* NICs do what is due. */
+/* NICs do what is due; also that of a PE which is no more. */
 static uint64_t drive(struct ry_sim_world *w)
 {
     uint64_t next = RY_SIM_NEVER;
     bool worked = false;
 
-    for (uint32_t i = 0; i < w->plan.pes; i++) {
-        struct ry_sim_pe *pe = &w->pe[i];
+    for (uint32_t i = 0; i < w->plan.pes + w->crash.down; i++) {
+        struct ry_sim_pe *pe = i < w->plan.pes ? &w->pe[i] : &w->crash.left;
 
+        if (pe->ctx && pe->ctx->mesh.nic)
+            pe->nic_due_ns = ry_min64(pe->nic_due_ns, ry_emu_lands_ns(pe->ctx->mesh.nic));
         if (pe->nic_due_ns <= w->now_ns) {
             uint64_t due = pe->ctx->mesh.nic->ops->drive(pe->ctx->mesh.nic, w->now_ns);
 

@@ -93,7 +93,17 @@ static bool drop_flags(struct shrink *s)
         any |= still_fails(s, p);
     }
     p = s->best;
-    if (p.ep) {
+    if (p.crash) {
+        p.crash = p.back = 0;
+        any |= still_fails(s, p);
+    }
+    p = s->best;
+    if (p.back) {
+        p.back = 0;
+        any |= still_fails(s, p);
+    }
+    p = s->best;
+    if (p.ep && !p.crash) {
         p.ep = false;
         any |= still_fails(s, p);
     }
@@ -103,7 +113,7 @@ static bool drop_flags(struct shrink *s)
         any |= still_fails(s, p);
     }
     p = s->best;
-    if (p.pes > 2) {
+    if (p.pes > 2 && !p.crash) {
         p.pes--;
         for (uint32_t i = 0; i < p.n_faults; i++) {
             p.fault[i].pe %= p.pes;

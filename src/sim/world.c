@@ -35,7 +35,7 @@ static int open_nic(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
         .latency_ns = LATENCY_NS,
         .retry_count = 3,
         .retry_ns = RETRY_NS,
-        .seed = w->plan.seed + i,
+        .seed = w->plan.seed + i + 1000 * pe->boot.incarnation,
         .virtual_time = true,
         .threads = true,
         .now_ns = ry_sim_now,
@@ -72,6 +72,17 @@ static void quiet_event(void *arg, const struct ry_mesh *m, int type, uint32_t p
                  to_rail);
 }
 
+/* What a replacement joins: the counts that the survivors are at. */
+static void take_counts(struct ry_ctx *ctx)
+{
+    for (uint32_t q = 0; q < ctx->mesh.n_pes; q++) {
+        const struct ry_hello *h = &ctx->mesh.peers[q].hello;
+
+        ctx->barrier.count = ry_max64(ctx->barrier.count, h->barrier_count);
+        ctx->mallocs_theirs = ry_max64(ctx->mallocs_theirs, h->mallocs);
+    }
+}
+
 static int join_world(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
 {
     struct ry_ctx *ctx = pe->ctx;
@@ -105,7 +116,9 @@ static int join_world(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
     m->env.kick = ry_sim_kick;
     m->env.ready_ns_max = READY_NS;
     m->env.move_ns_max = 2 * PATH_TIMEOUT_NS;
-    rc = open_nic(w, pe, i);
+    rc = pe->boot.incarnation ? ry_ctx_agree(ctx, WORLD_NS) : RY_OK;
+    if (rc == RY_OK)
+        rc = open_nic(w, pe, i);
     if (rc == RY_OK)
         rc = m->nic->ops->export_seg(m->nic, &ex);
     if (rc)
@@ -119,7 +132,11 @@ static int join_world(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
         m->peers[q].heap = (void *)(uintptr_t)m->peers[q].hello.heap_base;
         m->peers[q].seg = (void *)(uintptr_t)m->peers[q].hello.seg_base;
     }
-    return rc == RY_OK ? ry_mesh_connect(m, WORLD_NS) : rc;
+    if (rc == RY_OK)
+        take_counts(ctx);
+    if (rc == RY_OK)
+        rc = ry_mesh_connect(m, WORLD_NS);
+    return rc == RY_OK && pe->boot.incarnation ? m->boot->ops->barrier(m->boot, WORLD_NS) : rc;
 }
 
 /* It also looks at least this often, since a NIC's event wakes no one here. */
@@ -128,19 +145,26 @@ static void agent_task(void *arg)
     struct ry_sim_pe *pe = arg;
 
     for (;;) {
-        uint64_t now = ry_sim->now_ns, next = ry_agent_step(&pe->ctx->mesh, now);
+        uint64_t now, next;
 
+        pthread_rwlock_rdlock(&pe->ctx->peers_lock);
+        now = ry_sim->now_ns;
+        ry_ctx_boot_events(pe->ctx);
+        next = ry_agent_step(&pe->ctx->mesh, now);
         ry_amo_work(pe->ctx);
+        pthread_rwlock_unlock(&pe->ctx->peers_lock);
         next = ry_min64(ry_min64(next, now + AGENT_NS), ry_sim_ctl_due(pe->boot.pe));
         now = ry_sim->now_ns;
         ry_sim_sleep(next > now ? next - now : 1);
     }
 }
 
-static bool proxy_look(struct ry_mesh *m)
+static bool proxy_look(struct ry_ctx *ctx)
 {
+    struct ry_mesh *m = &ctx->mesh;
     bool any = false;
 
+    pthread_rwlock_rdlock(&ctx->peers_lock);
     for (uint32_t q = 0; q < m->n_pes; q++) {
         for (uint32_t c = 0; c < m->peers[q].n_channels; c++) {
             struct ry_out_channel *oc = &m->peers[q].out[c];
@@ -150,6 +174,7 @@ static bool proxy_look(struct ry_mesh *m)
                                      &oc->slot[i].proxy_last, &m->env);
         }
     }
+    pthread_rwlock_unlock(&ctx->peers_lock);
     return any;
 }
 
@@ -161,7 +186,7 @@ static void proxy_task(void *arg)
     for (;;) {
         uint64_t told = pe->told;
 
-        if (proxy_look(&pe->ctx->mesh) || pe->told != told)
+        if (proxy_look(pe->ctx) || pe->told != told)
             ry_sim_sleep(50);
         else
             ry_sim_sleep(RY_SIM_NEVER - ry_sim->now_ns);
@@ -204,32 +229,43 @@ static void main_task(void *arg)
     ry_sim_app(pe);
 }
 
+bool ry_sim_pe_make(struct ry_sim_world *w, uint32_t i)
+{
+    struct ry_sim_pe *pe = &w->pe[i];
+
+    if (!pe->heap)
+        pe->heap = aligned_alloc(4096, RY_SIM_HEAP);
+    pe->ctx = calloc(1, sizeof(*pe->ctx));
+    if (!pe->heap || !pe->ctx)
+        return false;
+    pe->ctx->config = calloc(1, sizeof(*pe->ctx->config));
+    if (!pe->ctx->config)
+        return false;
+    pthread_mutex_init(&pe->ctx->lock, NULL);
+    pthread_mutex_init(&pe->ctx->amo.lock, NULL);
+    pthread_rwlock_init(&pe->ctx->peers_lock, NULL);
+    pe->ctx->log.fd = -1;          /* the trace says it */
+    pe->nic_due_ns = RY_SIM_NEVER; /* it has none yet */
+    pe->n_ctl = 0;
+    pe->told = 0;
+    pe->n_events = pe->seen_events = 0;
+    pe->finished = false;
+    pe->rc = 0;
+    ry_sim_workload_init(w, i);
+    w->live_apps++;
+    start(w, i, RY_SIM_APP, main_task);
+    return true;
+}
+
 static bool build(struct ry_sim_world *w)
 {
-    for (uint32_t i = 0; i < w->plan.pes; i++) {
-        struct ry_sim_pe *pe = &w->pe[i];
+    bool ok = true;
 
-        if (!pe->heap)
-            pe->heap = aligned_alloc(4096, RY_SIM_HEAP);
-        pe->ctx = calloc(1, sizeof(*pe->ctx));
-        if (!pe->heap || !pe->ctx)
-            return false;
-        pe->ctx->config = calloc(1, sizeof(*pe->ctx->config));
-        if (!pe->ctx->config)
-            return false;
-        pthread_mutex_init(&pe->ctx->lock, NULL);
-        pthread_mutex_init(&pe->ctx->amo.lock, NULL);
-        pe->nic_due_ns = RY_SIM_NEVER; /* it has none yet */
-        pe->n_ctl = 0;
-        pe->told = 0;
-        pe->finished = false;
-        pe->rc = 0;
+    for (uint32_t i = 0; ok && i < w->plan.pes; i++) {
         ry_sim_boot_init(w, i);
-        ry_sim_workload_init(w, i);
-        w->live_apps++;
-        start(w, i, RY_SIM_APP, main_task);
+        ok = ry_sim_pe_make(w, i);
     }
-    return true;
+    return ok;
 }
 
 /* What its channels have been through. */
@@ -238,7 +274,7 @@ static void account(struct ry_sim_world *w)
     for (uint32_t i = 0; i < w->plan.pes; i++) {
         const struct ry_mesh *m = &w->pe[i].ctx->mesh;
 
-        for (uint32_t q = 0; m->peers && q < w->plan.pes; q++) {
+        for (uint32_t q = 0; w->pe[i].ctx && m->peers && q < w->plan.pes; q++) {
             for (uint32_t c = 0; m->peers[q].out && c < m->peers[q].n_channels; c++) {
                 w->moves += m->peers[q].out[c].ch->moves;
                 w->moves_planned += m->peers[q].out[c].ch->moves_planned;
@@ -248,34 +284,51 @@ static void account(struct ry_sim_world *w)
     }
 }
 
+static void close_mesh(struct ry_ctx *ctx)
+{
+    if (!ctx || !ctx->mesh.nic)
+        return;
+    ry_mesh_teardown_qps(&ctx->mesh);
+    ry_mesh_teardown(&ctx->mesh);
+}
+
+static void free_ctx(struct ry_ctx *ctx)
+{
+    if (!ctx)
+        return;
+    if (ctx->mesh.nic)
+        ctx->mesh.nic->ops->close(ctx->mesh.nic);
+    ry_heap_fini(ctx);
+    free(ctx->amo.peer);
+    free(ctx->job_block);
+    free(ctx->config);
+    free(ctx);
+}
+
 static void take_down(struct ry_sim_world *w)
 {
+    struct ry_sim_pe *left = &w->crash.left;
+
     for (uint32_t i = 0; i < RY_SIM_TASKS; i++) {
         w->task[i].coro.run = NULL;
         w->wake_ns[i] = RY_SIM_NEVER;
     }
     for (uint32_t i = 0; i < w->plan.pes; i++) {
-        struct ry_ctx *ctx = w->pe[i].ctx;
-
-        ry_sim_workload_fini(w, i);
-        if (ctx && ctx->mesh.nic) {
-            ry_mesh_teardown_qps(&ctx->mesh);
-            ry_mesh_teardown(&ctx->mesh);
-        }
+        ry_sim_workload_fini(&w->pe[i]);
+        close_mesh(w->pe[i].ctx);
     }
+    ry_sim_workload_fini(left);
+    close_mesh(left->ctx);
     for (uint32_t i = 0; i < w->plan.pes; i++) {
-        struct ry_ctx *ctx = w->pe[i].ctx;
-
-        if (!ctx)
-            continue;
-        if (ctx->mesh.nic)
-            ctx->mesh.nic->ops->close(ctx->mesh.nic);
-        ry_heap_fini(ctx);
-        free(ctx->amo.peer);
-        free(ctx->config);
-        free(ctx);
+        free_ctx(w->pe[i].ctx);
         w->pe[i].ctx = NULL;
     }
+    free_ctx(left->ctx);
+    if (w->pe[w->plan.crash_pe].heap)
+        free(left->heap);
+    else
+        w->pe[w->plan.crash_pe].heap = left->heap;
+    memset(&w->crash, 0, sizeof(w->crash));
 }
 
 static void describe_slots(const struct ry_out_channel *oc, const struct ry_peer *far)
@@ -304,7 +357,7 @@ static void describe_hang(struct ry_sim_world *w)
     for (uint32_t i = 0; i < w->plan.pes; i++) {
         struct ry_mesh *m = &w->pe[i].ctx->mesh;
 
-        for (uint32_t q = 0; m->peers && q < w->plan.pes; q++) {
+        for (uint32_t q = 0; w->pe[i].ctx && m->peers && q < w->plan.pes; q++) {
             for (uint32_t c = 0; c < m->peers[q].n_channels; c++) {
                 struct ry_out_channel *oc = &m->peers[q].out[c];
                 uint64_t st = oc->ch->state;
@@ -321,7 +374,7 @@ static void describe_hang(struct ry_sim_world *w)
                     ry_sim_trace("    suspicion: syndrome %x of %llu, streak %u at %llu",
                                  (unsigned)oc->ch->blame_set, (unsigned long long)oc->ch->blame_seq,
                                  (unsigned)oc->ch->streak, (unsigned long long)oc->ch->streak_seq);
-                if (!w->pe[i].finished)
+                if (!w->pe[i].finished && w->pe[q].ctx && w->pe[q].ctx->mesh.peers)
                     describe_slots(oc, &w->pe[q].ctx->mesh.peers[i]);
             }
         }
@@ -344,7 +397,8 @@ bool ry_sim_once(struct ry_sim_world *w, const struct ry_sim_plan *plan)
     w->violation[0] = '\0';
     w->traced = 0;
     w->running = NULL;
-    w->horizon_ns = w->fault_ns = 0;
+    w->horizon_ns = w->fault_ns = w->base_ns = 0;
+    w->ready = 0;
     for (uint32_t i = 0; i < RY_SIM_TASKS; i++)
         w->wake_ns[i] = RY_SIM_NEVER;
     memset(&w->meet, 0, sizeof(w->meet));
