@@ -22,6 +22,7 @@
     X(RELEASE_ON_ACK, "6", "released by the acknowledgement alone")                                \
     X(RELEASE_ON_ANSWER, "6", "released by the answer alone")                                      \
     X(QUIET_NO_SLOTS, "6, 8", "quiet returns on acknowledgement")                                  \
+    X(BACK_EARLY, "6", "a dispatch does not wait for what was sent back")                          \
     X(LAST_UNSIGNALLED, "6", "the end of a message asks for no completion")                        \
     X(NO_FENCE, "7", "FENCED without RESET")                                                       \
     X(FENCE_NO_FLUSH, "7", "RESET without the NIC's flush")                                        \

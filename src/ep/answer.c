@@ -164,6 +164,17 @@ int ry_ep_buffer_wait(struct ry_ep *ep, uint64_t gen, uint32_t kind_first, uint3
     return RY_OK;
 }
 
+int ry_ep_back_wait(struct ry_ep *ep, uint64_t gen)
+{
+    struct buffer_wait w = {gen - ep->l.generations, RY_EP_COMBINE, RY_EP_CROSS};
+    int rc;
+
+    if (gen <= ep->l.generations || buffer_step(ep, &w) || RY_MUT(RY_MUT_BACK_EARLY))
+        return RY_OK;
+    rc = ry_ep_answer_flush(ep); /* the others may be here too */
+    return rc ? rc : ry_ep_await(ep, buffer_step, &w);
+}
+
 /* Done with all that was sent, and nobody waits for an answer that this PE still owes: what it owes
  * as a forwarder depends on answers to come. */
 static int quiet_step(struct ry_ep *ep, void *arg)

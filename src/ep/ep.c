@@ -84,7 +84,7 @@ static void gen_free(struct ry_ep_gen *g)
 
 static void release(struct ry_ep *ep)
 {
-    for (uint32_t i = 0; ep->gens && i < ep->l.generations; i++)
+    for (uint32_t i = 0; ep->gens && i < ep->gens_kept; i++)
         gen_free(&ep->gens[i]);
     free(ep->gens);
     free(ep->span);
@@ -135,7 +135,8 @@ static bool make(struct ry_ep *ep)
     ep->peer = take(&ok, ep->n, 1, sizeof(*ep->peer));
     ep->span = take(&ok, (size_t)RY_EP_KINDS * ep->l.generations, (size_t)ep->n * ep->channels,
                     sizeof(*ep->span));
-    ep->gens = take(&ok, ep->l.generations, 1, sizeof(*ep->gens));
+    ep->gens_kept = ep->l.generations + 1;
+    ep->gens = take(&ok, ep->gens_kept, 1, sizeof(*ep->gens));
     ep->scratch = take(&ok, ep->l.row_bytes + ep->l.row_at, 1, 1);
     ep->by_nic = take(&ok, ep->words, 1, sizeof(*ep->by_nic));
     ep->node_set = take(&ok, ep->words, ep->l.place.nodes, sizeof(*ep->node_set));
@@ -144,7 +145,7 @@ static bool make(struct ry_ep *ep)
     ep->rank = take(&ok, ep->n + ep->l.place.nodes, 1, sizeof(*ep->rank));
     ep->part = take(&ok, ep->n + ep->l.place.nodes, 1, sizeof(*ep->part));
     ep->part_end = take(&ok, ep->l.place.nodes, 1, sizeof(*ep->part_end));
-    for (uint32_t i = 0; ok && i < ep->l.generations; i++)
+    for (uint32_t i = 0; ok && i < ep->gens_kept; i++)
         ok = gen_make(ep, &ep->gens[i]);
     if (ok)
         plan(ep);
@@ -289,8 +290,6 @@ static int dispatch_send(struct ry_ep *ep, const ry_ep_input *in)
     uint64_t gen = ep->sent + 1;
     int rc = input_check(ep, in);
 
-    if (rc == RY_OK)
-        rc = ry_ep_join(ep);
     if (rc)
         return rc;
     if (gen - ep->returned > ep->l.generations - 1 || gen - ep->combined > ep->l.generations)
@@ -298,7 +297,11 @@ static int dispatch_send(struct ry_ep *ep, const ry_ep_input *in)
                        "dispatch: %" PRIu64 " are under way without their combine and there are "
                        "%" PRIu32 " buffers: combine first or raise generations",
                        ep->sent - ep->returned, ep->l.generations);
-    rc = ry_ep_buffer_wait(ep, gen, RY_EP_COUNTS, RY_EP_FORWARD);
+    rc = ry_ep_back_wait(ep, gen);
+    if (rc == RY_OK)
+        rc = ry_ep_buffer_wait(ep, gen, RY_EP_COUNTS, RY_EP_FORWARD);
+    if (rc == RY_OK) /* last: a wait may agree on a join before this very dispatch */
+        rc = ry_ep_join(ep);
     if (rc)
         return rc;
     g->gen = gen;

@@ -109,20 +109,24 @@ struct ry_ep {
 
     struct ry_ep_peer *peer; /* [n] */
     struct ry_ep_span *span; /* [RY_EP_KINDS, generations, n, channels] */
-    struct ry_ep_gen *gens;  /* [generations] */
-    uint32_t wait_for;       /* PE that a step could not go on without */
-    uint8_t *scratch;        /* one row of dispatch, or a record */
-    uint64_t *one;           /* [words] */
-    uint32_t *rank;          /* [n + nodes]: rows counted so far */
-    const uint16_t **part;   /* [n + nodes]: rows that are added up, node by node */
-    uint32_t *part_end;      /* [nodes] */
+    /* [gens_kept], one more than buffers: where dispatches overlap, a forwarder may be lost when
+     * the dispatch that takes its buffer is under way here and another PE still waits for the sums
+     * (mask.c) */
+    struct ry_ep_gen *gens;
+    uint32_t gens_kept;
+    uint32_t wait_for;     /* PE that a step could not go on without */
+    uint8_t *scratch;      /* one row of dispatch, or a record */
+    uint64_t *one;         /* [words] */
+    uint32_t *rank;        /* [n + nodes]: rows counted so far */
+    const uint16_t **part; /* [n + nodes]: rows that are added up, node by node */
+    uint32_t *part_end;    /* [nodes] */
     struct ry_req reqs[RY_EP_MESSAGE_BLOCKS];
     ry_ep_traffic traffic[2]; /* dispatch, combine */
 };
 
 static inline struct ry_ep_gen *ry_ep_gen_of(struct ry_ep *ep, uint64_t gen)
 {
-    return &ep->gens[gen % ep->l.generations];
+    return &ep->gens[gen % ep->gens_kept];
 }
 static inline bool ry_ep_on(const struct ry_ep *ep, uint32_t p)
 {
@@ -218,6 +222,11 @@ void ry_ep_answer_note(struct ry_ep *ep, uint32_t p, uint64_t answer);
 bool ry_ep_reusable(struct ry_ep *ep, uint32_t kind, uint64_t gen, uint32_t p);
 /* Wait until the buffer of gen, used last by gen - generations, is free for these kinds. */
 int ry_ep_buffer_wait(struct ry_ep *ep, uint64_t gen, uint32_t kind_first, uint32_t kind_last);
+/* Before the dispatch of gen: wait until nothing that this PE sent back in the generation whose
+ * buffer is used again can be written once more. Its places are other PEs' in gen, since they
+ * follow from the source's choice of experts; they send back only once every dispatch of gen has
+ * come. */
+int ry_ep_back_wait(struct ry_ep *ep, uint64_t gen);
 /* Send answers that no message carries. */
 int ry_ep_answer_flush(struct ry_ep *ep);
 /* Wait until nobody owes anything. */

@@ -95,6 +95,23 @@ static int reuse_step(struct ry_ep *ep, void *arg)
     return 1;
 }
 
+/* Rule 16: no vote on a loss before nothing of the lost PE can land here any more. What is masked is
+ * given to others, or used again. */
+static int closed_step(struct ry_ep *ep, void *arg)
+{
+    uint32_t target = *(const uint32_t *)arg;
+
+    for (uint32_t p = 0; p < ep->n; p++) {
+        if (!ry_ep_on(ep, p) || (p != target && !ry_ep_has(ep->gone, p)) ||
+            (ry_peer_state(&ep->m->peers[p]) == RY_PEER_GONE && ry_agent_peer_closed(ep->m, p)))
+            continue;
+        if (ry_peer_state(&ep->m->peers[p]) != RY_PEER_GONE)
+            ep->wait_for = p; /* others know of it before this PE does */
+        return 0;
+    }
+    return 1;
+}
+
 static void vote_make(struct ry_ep *ep, uint32_t target, struct ry_ep_vote *v)
 {
     memset(v, 0, ep->l.vote_bytes);
@@ -204,14 +221,19 @@ static void take_counts(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t target)
     }
 }
 
+/* The rows of the oldest generation are still in their place until the combine of the newest, which
+ * has its buffer, has begun; that waits until all are answered. Its tokens all had arrived, else
+ * this PE could not have sent again. */
 static int resend(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t target)
 {
     uint32_t node = ry_place_node(&ep->l.place, target);
 
     if (ep->attr.mode == RY_EP_LL || RY_MUT(RY_MUT_FORWARD_FORGOTTEN))
         return RY_OK;
+    if (node == ep->node && g->gen <= ep->returned && ep->returned < g->gen + ep->l.generations)
+        return ry_ep_ht_resend_rows(ep, g, target);
     if (node == ep->node)
-        return g->gen <= ep->returned ? ry_ep_ht_resend_rows(ep, g, target) : RY_OK;
+        return RY_OK;
     if (!g->placed || g->gen <= ep->combined || ry_ep_ht_forwarder(ep, ep->pe, node) != target)
         return RY_OK;
     return ry_ep_ht_resend_tokens(ep, g, node);
@@ -220,7 +242,7 @@ static int resend(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t target)
 /* Long: the steps of a mask in their order. */
 static int mask(struct ry_ep *ep, uint32_t target)
 {
-    uint64_t gen = ep->sent + 1 > ep->l.generations ? ep->sent + 1 - ep->l.generations : 1;
+    uint64_t kept = ep->l.generations, gen = ep->sent > kept ? ep->sent - kept : 1;
     bool near = ry_place_node(&ep->l.place, target) == ep->node || ep->attr.mode == RY_EP_LL;
     int rc = RY_OK;
 
@@ -230,8 +252,10 @@ static int mask(struct ry_ep *ep, uint32_t target)
     for (; gen <= ep->sent && rc == RY_OK; gen++) {
         struct ry_ep_gen *g = ry_ep_gen_of(ep, gen);
 
-        if (ep->attr.mode == RY_EP_HT)
-            take_counts(ep, g, target);
+        if (g->gen != gen) /* before this PE took its predecessor's place */
+            continue;
+        if (ep->attr.mode == RY_EP_HT && gen + kept > ep->sent)
+            take_counts(ep, g, target); /* into its buffer */
         if (near && gen > ep->combined && !ry_ep_got(ep, RY_EP_COMBINE, gen, target))
             ry_ep_add(g->without, target);
         rc = resend(ep, g, target);
@@ -271,7 +295,9 @@ int ry_ep_settle(struct ry_ep *ep)
         if (target == RY_EP_NO_PE)
             break;
         ep->round++;
-        rc = ry_ep_await(ep, reuse_step, NULL);
+        rc = ry_ep_await(ep, closed_step, &target);
+        if (rc == RY_OK)
+            rc = ry_ep_await(ep, reuse_step, NULL);
         if (rc)
             break;
         vote_make(ep, target, vote_of(ep, ep->round, ep->n));
@@ -300,7 +326,7 @@ void ry_ep_active(const ry_ep *ep, uint64_t *out)
 
 uint32_t ry_ep_lost(const ry_ep *ep, float *weight_lost, uint32_t tokens)
 {
-    const struct ry_ep_gen *g = &ep->gens[ep->combined % ep->l.generations];
+    const struct ry_ep_gen *g = &ep->gens[ep->combined % ep->gens_kept];
     uint32_t pairs = 0, k_max = ep->l.topk;
 
     for (uint32_t t = 0; t < tokens; t++) {

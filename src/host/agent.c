@@ -29,6 +29,17 @@ static uint64_t slot_due(const struct ry_mesh *m, const struct ry_out_slot *o,
     return o->state == RY_OUT_ARMING || o->state == RY_OUT_FENCING ? o->next_ns : UINT64_MAX;
 }
 
+/* A lost peer: is every responder towards it RESET? Told to threads that wait for it. */
+static void note_closed(struct ry_peer *p)
+{
+    if (ry_peer_state(p) != RY_PEER_GONE || ry_ld_rlx32(&p->closed))
+        return;
+    for (uint32_t i = 0; i < p->n_channels * RY_SLOTS; i++)
+        if (p->in[i].state == RY_IN_READY || p->in[i].state == RY_IN_FENCING)
+            return;
+    ry_st_rel32(&p->closed, 1);
+}
+
 /* When must the agent look again at what it is doing with this peer? */
 static uint64_t peer_step(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
 {
@@ -45,6 +56,7 @@ static uint64_t peer_step(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
                 ry_min64(next, slot_due(m, &p->out[c].slot[s], &p->in[c * RY_SLOTS + s], now_ns));
         }
     }
+    note_closed(p);
     return next;
 }
 
@@ -52,13 +64,14 @@ uint64_t ry_agent_step(struct ry_mesh *m, uint64_t now_ns)
 {
     uint64_t next = now_ns + ry_agent_idle_ns(m);
 
+    m->watch_ns = UINT64_MAX;
     ry_agent_events(m);
     ry_agent_receive(m, now_ns);
     for (uint32_t q = 0; q < m->n_pes; q++)
         if (q != m->pe && m->peers[q].out)
             next = ry_min64(next, peer_step(m, &m->peers[q], now_ns));
     ry_agent_news(m, now_ns);
-    return ry_min64(next, m->rails_repeat_ns);
+    return ry_min64(ry_min64(next, m->watch_ns), m->rails_repeat_ns);
 }
 
 int ry_agent_drain(struct ry_mesh *m, uint32_t rail, bool on)
@@ -91,12 +104,10 @@ void ry_agent_peer_lost(struct ry_mesh *m, uint32_t pe)
         ry_agent_close(m, &p->in[i]);
 }
 
+/* A peer without channels has no responders: the agent does not look at it. */
 bool ry_agent_peer_closed(const struct ry_mesh *m, uint32_t pe)
 {
     const struct ry_peer *p = &m->peers[pe];
 
-    for (uint32_t i = 0; i < p->n_channels * RY_SLOTS && !RY_MUT(RY_MUT_MASK_UNFENCED); i++)
-        if (p->in[i].state == RY_IN_READY || p->in[i].state == RY_IN_FENCING)
-            return false;
-    return true;
+    return !p->n_channels || ry_ld_acq32(&p->closed) || RY_MUT(RY_MUT_MASK_UNFENCED);
 }

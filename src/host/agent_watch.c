@@ -57,19 +57,19 @@ static bool outstanding(const struct ry_out_channel *oc, const struct ry_ring *r
 
 /* True when the active path has been silent for longer than it may. Only time in which the agent
  * was running counts: on a crowded machine the threads that drive an emulated NIC sleep as long as
- * it does. */
+ * it does. The silence began between two looks: half a tick is the best guess. */
 static bool silent(struct ry_mesh *m, struct ry_peer *p, struct ry_out_channel *oc, uint32_t active,
                    uint64_t now_ns)
 {
     struct ry_ring *r = &oc->ch->ring[active];
-    uint64_t cons = ry_observe_cons(r), step = now_ns - oc->looked_ns;
+    uint64_t cons = ry_observe_cons(r), step = now_ns - oc->looked_ns, most;
 
     oc->looked_ns = now_ns;
     if (RY_MUT(RY_MUT_NO_DEADLINE))
         return false;
     if (cons != oc->seen_cons || !outstanding(oc, r, cons)) {
         oc->seen_cons = cons;
-        oc->silent_ns = 0;
+        oc->silent_ns = ry_min64(step, ry_agent_tick_ns(m)) / 2;
         oc->since_ns = now_ns;
         oc->silent = 0;
         return false;
@@ -78,8 +78,10 @@ static bool silent(struct ry_mesh *m, struct ry_peer *p, struct ry_out_channel *
     if (oc->silent_ns < m->cfg.path_timeout_ns / 2)
         return false;
     oc->silent++;
-    return oc->silent_ns >= patience(m, p, &oc->slot[active]) &&
-           oc->silent >= m->cfg.failure_threshold;
+    most = patience(m, p, &oc->slot[active]);
+    if (oc->silent_ns < most) /* the next look is then, if that is before the next tick */
+        m->watch_ns = ry_min64(m->watch_ns, now_ns + most - oc->silent_ns);
+    return oc->silent_ns >= most && oc->silent >= m->cfg.failure_threshold;
 }
 
 /* Condemn a life: no mover takes it any more, and whoever uses it leaves it. Written before the

@@ -27,13 +27,15 @@ static uint64_t env_now(void *arg)
     return ry_clock_ns();
 }
 
+/* What is waited for in here is another thread of this process in mid-submit, or the NIC. That
+ * thread may be waiting for this very core: without the yield a mover that took it away from a
+ * submitter would spin to the end of its slice. */
 static void env_relax(void *arg)
 {
     struct ry_ctx *ctx = arg;
 
     ctx->mesh.nic->ops->drive(ctx->mesh.nic, ry_clock_ns());
-    if (ctx->crowded)
-        sched_yield();
+    sched_yield();
 }
 
 static void env_kick(void *arg, struct ry_ring *ring, uint32_t prod_idx)
@@ -105,8 +107,8 @@ void ry_ctx_fill_cfg(struct ry_ctx *ctx)
         .lost_ns_max = c->timeout_ns,
         .width = 1,
     };
-    ctx->crowded = ctx->boot->n_pes > (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
-    m->spin_ns = ctx->crowded ? ry_min64(c->spin_ns, SPIN_SHARED_NS) : c->spin_ns;
+    m->crowded = ctx->boot->n_pes > (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    m->spin_ns = m->crowded ? ry_min64(c->spin_ns, SPIN_SHARED_NS) : c->spin_ns;
     m->nap_ns = NAP_NS;
     m->on_event = ry_ctx_event;
     m->event_arg = ctx;
@@ -281,5 +283,10 @@ void ry_ctx_destroy(ry_ctx *ctx)
     /* and once more when no agent is left that could still probe a path */
     ry_ctx_threads_stop(ctx);
     ctx->boot->ops->barrier(ctx->boot, ry_clock_ns() + LEAVE_NS);
+    if (ctx->threads) {
+        /* one memory: a NIC still at work must have let go of a peer's before that is freed */
+        ry_mesh_teardown_qps(&ctx->mesh);
+        ctx->boot->ops->barrier(ctx->boot, ry_clock_ns() + LEAVE_NS);
+    }
     release(ctx);
 }

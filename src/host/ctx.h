@@ -40,7 +40,6 @@ struct ry_ctx {
     int wake_fd, proxy_fd;
     uint32_t proxy_spin;
     bool threads;     /* PEs are threads of this process */
-    bool crowded;     /* more PEs than cores: waits yield */
     uint32_t joining; /* atomic: PE that waits to be let in, plus one */
     /* ry_malloc calls so far, and for a replacement those of the others: up to them it gives what
      * they have, without asking them */

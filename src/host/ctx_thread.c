@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "host/agent.h"
@@ -12,6 +13,7 @@
 #include "host/control.h"
 #include "host/ctx.h"
 #include "host/error.h"
+#include "nic/prompt.h"
 
 enum {
     DOZE_AFTER_NS = 100 * 1000 * 1000, /* without traffic, the agent's tick gets long */
@@ -78,6 +80,8 @@ static void *agent_main(void *arg)
     struct ry_mesh *m = &ctx->mesh;
     uint64_t seen = 0, busy_ns = ry_clock_ns();
 
+    prctl(PR_SET_NAME, "ry-agent");
+    ry_prompt_thread();
     while (!stopping(ctx)) {
         uint64_t now = ry_clock_ns(), next, activity;
 
@@ -132,6 +136,7 @@ static void *proxy_main(void *arg)
     struct ry_mesh *m = &ctx->mesh;
     uint32_t idle = 0;
 
+    prctl(PR_SET_NAME, "ry-proxy");
     while (!stopping(ctx)) {
         struct pollfd fd = {.fd = ctx->proxy_fd, .events = POLLIN};
 

@@ -160,6 +160,7 @@ struct ry_peer {
     uint64_t heard_ns; /* last control message */
     uint64_t asked_ns; /* a wait wants to know whether the peer is there: since when, 0 = no */
     uint64_t ping_ns;  /* last PING */
+    uint32_t closed;   /* atomic, the agent's: it is lost, and nothing of it can land any more */
 };
 
 struct ry_mesh {
@@ -179,6 +180,7 @@ struct ry_mesh {
     uint32_t rails_news; /* number of our newest RAILS message */
     uint32_t rails_told; /* and of the one that was sent to all */
     uint64_t rails_repeat_ns;
+    uint64_t watch_ns; /* the agent's, within a step: when a silence will have lasted too long */
     uint8_t rail_downs[RY_RAILS_MAX]; /* how often each has gone down */
     uint64_t hint;
     bool virtual_time; /* the simulator's: waits never sleep, relax is the scheduler */
@@ -190,6 +192,7 @@ struct ry_mesh {
     void (*wake_agent)(void *arg);
     void (*wake_proxy)(void *arg);
     void *wake_arg;
+    bool crowded;     /* more PEs than cores: a wait that spins yields */
     uint64_t spin_ns; /* how long a wait spins before it sleeps */
     uint64_t nap_ns;  /* longest sleep of a wait between two looks at everything */
     /* what else a waiting thread does for this PE (its atomics) */

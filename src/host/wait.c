@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Waiting: every wait has a deadline, works while it waits, and sleeps when there is nothing to do.
  */
+#include <sched.h>
+
 #include "host/error.h"
 #include "host/mesh.h"
 
@@ -103,8 +105,13 @@ int ry_wait_turn(struct ry_mesh *m, struct ry_wait *w)
         if (rc)
             return rc;
     }
-    if (now < w->spin_until_ns || m->virtual_time) {
+    if (m->virtual_time) {
         ry_relax(&m->env);
+        return RY_OK;
+    }
+    if (now < w->spin_until_ns) {
+        if (m->crowded)
+            sched_yield();
         return RY_OK;
     }
     limit = now + m->nap_ns;

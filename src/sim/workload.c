@@ -246,7 +246,7 @@ void ry_sim_app(void *arg)
     }
     ok = ry_sim_prepare(pe);
     for (uint32_t i = 0; ok && i < ry_sim->plan.ops && !ry_sim->failed; i++)
-        ok = ry_sim_one_op(pe, &rng) && (!ry_sim->plan.ep || i % 24 != 8 || ry_sim_ep_round(pe));
+        ok = ry_sim_one_op(pe, &rng) && (!ry_sim->plan.ep || i % 12 != 4 || ry_sim_ep_round(pe));
     end(pe);
 }
 

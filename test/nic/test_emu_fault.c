@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each kind of fault does what it says and ends when it says. */
+#include <poll.h>
+
 #include "nic/emu_yard.h"
 
 enum { TRY_NS = 1000000 };
@@ -59,6 +61,47 @@ static void test_port_down_for(void **state)
     assert_int_equal(ops->poll_event(y.pe[0].nic, &ev), 1);
     assert_int_equal(ev.type, RY_EV_PORT_UP);
     assert_int_equal(ev.at_ns, 5 * TRY_NS);
+    close_all();
+}
+
+static bool readable(int fd)
+{
+    struct pollfd p_fd = {.fd = fd, .events = POLLIN};
+
+    return poll(&p_fd, 1, 0) == 1;
+}
+
+/* In real time the agent sleeps on the descriptor: it tells of an event once, and is silent when
+ * there is nothing left to take. Else the agent would never sleep again. */
+static void test_descriptor_is_silent_again(void **state)
+{
+    struct ry_emu_cfg cfg = yard_cfg(&y, 3, 2);
+    const struct ry_nic_ops *ops;
+    struct ry_nic_event ev;
+    struct ry_nic *nic;
+    int fd;
+
+    (void)state;
+    memset(&y, 0, sizeof(y));
+    cfg.virtual_time = false;
+    yard_open(&y, &cfg);
+    yard_path_open(&y, &p, 0, 1, 0, 0);
+    nic = y.pe[1].nic;
+    ops = nic->ops;
+    fd = ops->event_fd(nic);
+    assert_false(readable(fd));
+    yard_fault(&y, 1, (struct ry_nic_fault){.kind = RY_FAULT_PORT_DOWN, .rail = 1, .peer = -1});
+    assert_true(readable(fd));
+    assert_int_equal(ops->poll_event(nic, &ev), 1);
+    assert_int_equal(ops->poll_event(nic, &ev), 0);
+    assert_false(readable(fd));
+    yard_fault(&y, 1, (struct ry_nic_fault){.kind = RY_FAULT_QP_ERROR, .rail = 0, .peer = 0});
+    while (ops->poll_event(nic, &ev) == 1)
+        ;
+    assert_false(readable(fd));
+    yard_fault(&y, 1, (struct ry_nic_fault){.kind = RY_FAULT_QP_ERROR, .rail = 0, .peer = 0});
+    assert_int_equal(ops->poll_event(nic, &ev), 0); /* nothing is left that could fail */
+    assert_false(readable(fd));
     close_all();
 }
 
@@ -393,6 +436,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_port_down_for),
+        cmocka_unit_test(test_descriptor_is_silent_again),
         cmocka_unit_test(test_stall),
         cmocka_unit_test(test_stall_at_the_far_end),
         cmocka_unit_test(test_only_towards_a_peer),

@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 
 #include "nic/emu/emu_int.h"
+#include "nic/prompt.h"
 
 enum { PASSES = 64, SENT_MAX = 4096, SPIN_NS = 20000, SLEEP_MAX_NS = 1000000000 };
 
@@ -226,6 +227,7 @@ static void *engine_main(void *arg)
 
     prctl(PR_SET_TIMERSLACK, 1000ul);
     prctl(PR_SET_NAME, "ry-emu");
+    ry_prompt_thread();
     while (RY_LD_SEQ(&e->thread_stop) == 0) {
         uint32_t poke = RY_LD_SEQ(&e->poke);
         uint64_t next, now = ry_emu_now(e);

@@ -4,6 +4,9 @@
 
 #include "nic/emu/emu_int.h"
 
+/* With the list's lock: told together with what there is to see, so that whoever takes the last of
+ * it can make the descriptor silent. A descriptor that stays readable keeps the agent awake for
+ * good. */
 void ry_emu_event_signal(struct ry_emu *e)
 {
     uint64_t one = 1;
@@ -24,8 +27,8 @@ void ry_emu_event_add(struct ry_emu *e, enum ry_nic_event_type type, uint32_t ra
         ev->at_ns = ry_emu_now(e);
         RY_ST_REL(&e->ev_tail, e->ev_tail + 1);
     }
-    pthread_mutex_unlock(&e->list);
     ry_emu_event_signal(e);
+    pthread_mutex_unlock(&e->list);
     if (!e->cfg.virtual_time)
         ry_emu_wake_seg(e->seg);
 }
@@ -52,10 +55,17 @@ static bool fatal_take(struct ry_emu *e, struct ry_nic_event *ev)
     return false;
 }
 
+static void silence(struct ry_emu *e)
+{
+    uint64_t drained;
+
+    if (e->event_fd >= 0 && read(e->event_fd, &drained, sizeof(drained)) < 0)
+        return; /* nothing was told: a peer's count, or the simulator */
+}
+
 int ry_emu_poll_event(struct ry_nic *nic, struct ry_nic_event *ev)
 {
     struct ry_emu *e = ry_emu_of(nic);
-    uint64_t drained;
     int rc = 0;
 
     if (RY_LD_ACQ(&e->ev_tail) == RY_LD_RLX(&e->ev_head) &&
@@ -69,8 +79,8 @@ int ry_emu_poll_event(struct ry_nic *nic, struct ry_nic_event *ev)
     } else if (fatal_take(e, ev)) {
         rc = 1;
     }
-    if (rc == 0 && e->event_fd >= 0 && read(e->event_fd, &drained, sizeof(drained)) < 0)
-        drained = 0; /* nothing was waiting */
+    if (e->ev_head == e->ev_tail && RY_LD_SEQ(&e->seg->fatal_count) == e->fatal_seen)
+        silence(e); /* the last: the next call does not come here */
     pthread_mutex_unlock(&e->list);
     return rc;
 }

@@ -38,6 +38,8 @@ static void port_set(struct ry_emu *e, uint32_t rail, bool up)
 /* Responders of a rail, all or towards one peer, to ERR. tell: as events of this side. */
 static void responders_err(struct ry_emu *e, uint32_t rail, int32_t peer, bool tell)
 {
+    bool any = false;
+
     pthread_mutex_lock(&e->list);
     for (uint32_t i = 0; i <= e->seg->qp_mask; i++) {
         struct ry_nic_qp *qp = e->qps[i];
@@ -49,10 +51,11 @@ static void responders_err(struct ry_emu *e, uint32_t rail, int32_t peer, bool t
             continue;
         RY_ST_SEQ(&qp->shared->fatal, 1u);
         RY_ADD(&e->seg->fatal_count, 1u);
+        any = true;
     }
-    pthread_mutex_unlock(&e->list);
-    if (tell)
+    if (any)
         ry_emu_event_signal(e);
+    pthread_mutex_unlock(&e->list);
 }
 
 /* A dead NIC takes its initiators with it: no completion, no flush, nothing. */
