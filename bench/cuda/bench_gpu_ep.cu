@@ -5,6 +5,7 @@
  * usage: bench_gpu_ep [REPLAYS] */
 #include <string.h>
 
+#include "cuda/ep_far.h"
 #include "cuda/yard.h"
 #include "gemm.h"
 
@@ -61,7 +62,9 @@ static void count_rows(const struct yard *y, uint32_t p, uint64_t *far, uint64_t
 
 static cudaEvent_t events[PES][ROUNDS][3];
 
-static cudaGraphExec_t capture(struct yard *y, uint32_t p)
+/* ROUNDS dispatches and combines in a row. `marks`: events around each call; else only before the
+ * third round and behind the last, so that nothing stands between two calls. */
+static cudaGraphExec_t capture(struct yard *y, uint32_t p, int marks)
 {
     struct yard_pe *e = &y->pe[p];
     uint64_t row = 2ull * y->attr.hidden;
@@ -71,11 +74,17 @@ static cudaGraphExec_t capture(struct yard *y, uint32_t p)
     CHECK_CUDA(cudaSetDevice(e->device));
     CHECK_CUDA(cudaStreamBeginCapture(e->stream, cudaStreamCaptureModeThreadLocal));
     for (int i = 0; i < ROUNDS; i++) {
-        CHECK_CUDA(cudaEventRecordWithFlags(events[p][i][0], e->stream, cudaEventRecordExternal));
+        if (marks || i == 2)
+            CHECK_CUDA(
+                cudaEventRecordWithFlags(events[p][i][0], e->stream, cudaEventRecordExternal));
         CHECK_RY(ry_gpu_ep_dispatch(e->ep, &e->in, &e->got, &e->rows, RY_EP_BOTH, e->stream));
-        CHECK_CUDA(cudaEventRecordWithFlags(events[p][i][1], e->stream, cudaEventRecordExternal));
+        if (marks)
+            CHECK_CUDA(
+                cudaEventRecordWithFlags(events[p][i][1], e->stream, cudaEventRecordExternal));
         CHECK_RY(ry_gpu_ep_combine(e->ep, e->y, row, e->out, row, RY_EP_BOTH, e->stream));
-        CHECK_CUDA(cudaEventRecordWithFlags(events[p][i][2], e->stream, cudaEventRecordExternal));
+        if (marks || i == ROUNDS - 1)
+            CHECK_CUDA(
+                cudaEventRecordWithFlags(events[p][i][2], e->stream, cudaEventRecordExternal));
     }
     CHECK_CUDA(cudaStreamEndCapture(e->stream, &graph));
     CHECK_CUDA(cudaGraphInstantiate(&exec, graph, 0));
@@ -83,13 +92,33 @@ static cudaGraphExec_t capture(struct yard *y, uint32_t p)
     return exec;
 }
 
-static void replay(struct yard *y, cudaGraphExec_t *exec, struct series *out)
+static void launch(struct yard *y, cudaGraphExec_t *exec)
 {
     for (uint32_t p = 0; p < PES; p++) {
         CHECK_CUDA(cudaSetDevice(y->pe[p].device));
         CHECK_CUDA(cudaGraphLaunch(exec[p], y->pe[p].stream));
     }
     yard_sync(y);
+}
+
+/* Time of a dispatch and its combine, of many in a row: the slower PE. */
+static float replay_pairs(struct yard *y, cudaGraphExec_t *exec)
+{
+    float longest = 0;
+
+    launch(y, exec);
+    for (uint32_t p = 0; p < PES; p++) {
+        float ms;
+
+        CHECK_CUDA(cudaEventElapsedTime(&ms, events[p][2][0], events[p][ROUNDS - 1][2]));
+        longest = ms > longest ? ms : longest;
+    }
+    return longest * 1000 / (ROUNDS - 2);
+}
+
+static void replay(struct yard *y, cudaGraphExec_t *exec, struct series *out)
+{
+    launch(y, exec);
     for (int i = 2; i < ROUNDS; i++) {
         float us[PES][2];
 
@@ -103,19 +132,24 @@ static void replay(struct yard *y, cudaGraphExec_t *exec, struct series *out)
     }
 }
 
-static void bench(ry_ep_mode mode, ry_dtype dtype, ry_scale scale, uint32_t tokens,
-                  uint32_t experts, uint32_t sms, int replays, int devices)
+static void yard_round(struct yard *y, uint32_t tokens, uint32_t *wrong)
 {
-    static const char *const kinds[] = {"fp8 f32", "fp8 pow2", "fp8 ue8m0"};
-    struct series s[2];
-    cudaGraphExec_t exec[PES];
-    uint64_t far, near;
-    uint32_t wrong;
-    struct yard y;
+    yard_draw(y, 42, tokens, 0, NULL, 0);
+    yard_poison(y);
+    yard_dispatch(y, RY_EP_BOTH);
+    yard_experts(y);
+    yard_combine(y, RY_EP_BOTH);
+    *wrong += yard_check_dispatch(y) + yard_check_combine(y);
+}
+
+/* The yard of one line of the table; f NULL: over NVLink. */
+static void yard_of(struct yard *y, ry_ep_mode mode, ry_dtype dtype, ry_scale scale,
+                    uint32_t tokens, uint32_t experts, uint32_t sms, int devices,
+                    const struct ry_gpu_fabric_attr *f)
+{
     ry_ep_attr a;
 
     memset(&a, 0, sizeof(a));
-    memset(s, 0, sizeof(s));
     a.experts = experts;
     a.topk = 8;
     a.hidden = 7168;
@@ -123,38 +157,108 @@ static void bench(ry_ep_mode mode, ry_dtype dtype, ry_scale scale, uint32_t toke
     a.mode = mode;
     a.dtype = dtype;
     a.scale = scale;
-    yard_open(&y, &a, PES, devices, sms, 8, 0);
-    y.plain = 1;
-    yard_draw(&y, 42, tokens, 0, NULL, 0);
-    yard_poison(&y);
-    yard_dispatch(&y, RY_EP_BOTH);
-    yard_experts(&y);
-    yard_combine(&y, RY_EP_BOTH);
-    wrong = yard_check_dispatch(&y) + yard_check_combine(&y);
-    for (uint32_t p = 0; p < PES; p++)
-        exec[p] = capture(&y, p);
+    if (f)
+        yard_open_far(y, &a, PES, devices, sms, f);
+    else
+        yard_open(y, &a, PES, devices, sms, 8, 0);
+    y->plain = 1;
+}
+
+static void bench(ry_ep_mode mode, ry_dtype dtype, ry_scale scale, uint32_t tokens,
+                  uint32_t experts, uint32_t sms, int replays, int devices,
+                  const struct ry_gpu_fabric_attr *f)
+{
+    static const char *const kinds[] = {"fp8 f32", "fp8 pow2", "fp8 ue8m0"};
+    struct series s[2], pairs;
+    cudaGraphExec_t exec[PES], chain[PES];
+    uint64_t far, near;
+    uint32_t wrong = 0;
+    struct yard y;
+
+    memset(s, 0, sizeof(s));
+    memset(&pairs, 0, sizeof(pairs));
+    yard_of(&y, mode, dtype, scale, tokens, experts, sms, devices, f);
+    yard_round(&y, tokens, &wrong);
+    for (uint32_t p = 0; p < PES; p++) {
+        exec[p] = capture(&y, p, 1);
+        chain[p] = capture(&y, p, 0);
+    }
     for (int r = 0; r < replays + 2; r++) {
         struct series none[2];
+        float us = replay_pairs(&y, chain);
 
         memset(none, 0, sizeof(none));
         replay(&y, exec, r < 2 ? none : s);
+        if (r >= 2)
+            add(&pairs, us);
     }
-    for (uint32_t p = 0; p < PES; p++) {
+    for (uint32_t p = 0; p < PES; p++)
         wrong += ry_gpu_ep_status(y.pe[p].ep) != RY_OK;
-        CHECK_CUDA(cudaGraphExecDestroy(exec[p]));
-    }
     count_rows(&y, 0, &far, &near);
     for (int k = 0; k < 2; k++) {
-        double bytes = k == 0 ? (double)y.row_bytes : 2.0 * a.hidden;
+        double bytes = k == 0 ? (double)y.row_bytes : 2.0 * y.attr.hidden;
         double us = at(&s[k], 0.5);
 
-        printf("| %s | %s | %s | %3u | %6.1f | %6.1f | %6.1f | %5.0f | %5.0f | %u |\n",
-               mode == RY_EP_LL ? "ll" : "ht", k == 0 ? "dispatch" : "combine",
-               dtype == RY_BF16 || k == 1 ? "bf16" : kinds[scale], sms, us, at(&s[k], 0.1),
-               at(&s[k], 0.99), (double)(far + near) * bytes / us / 1e3,
+        printf("| %s%s | %s | %s | %3u | %6.1f | %6.1f | %6.1f | %5.0f | %5.0f | %u |\n",
+               mode == RY_EP_LL ? "ll" : "ht", f ? " by channels" : "",
+               k == 0 ? "dispatch" : "combine", dtype == RY_BF16 || k == 1 ? "bf16" : kinds[scale],
+               sms, us, at(&s[k], 0.1), at(&s[k], 0.99), (double)(far + near) * bytes / us / 1e3,
                (double)far * bytes / us / 1e3, wrong);
         free(s[k].us);
     }
+    printf("| %s%s | both, in a row | | %3u | %6.1f | %6.1f | %6.1f | | | |\n",
+           mode == RY_EP_LL ? "ll" : "ht", f ? " by channels" : "", sms, at(&pairs, 0.5),
+           at(&pairs, 0.1), at(&pairs, 0.99));
+    free(pairs.us);
+    for (uint32_t p = 0; p < PES && !f; p++) { /* beside engines nothing may be freed */
+        CHECK_CUDA(cudaGraphExecDestroy(exec[p]));
+        CHECK_CUDA(cudaGraphExecDestroy(chain[p]));
+    }
+    yard_close(&y);
+}
+
+/* Through the emulated NIC of two ports of 50 GB/s; and what failover costs where nothing fails:
+ * graphs with and without it in turn, in swapping order. */
+static void bench_far(ry_ep_mode mode, uint32_t tokens, uint32_t experts, int replays, int devices)
+{
+    struct ry_gpu_fabric_attr f;
+    cudaGraphExec_t exec[2][PES];
+    struct series ratio;
+    uint32_t wrong = 0;
+    struct yard y;
+
+    memset(&f, 0, sizeof(f));
+    memset(&ratio, 0, sizeof(ratio));
+    f.ports = 2;
+    f.channels = 4;
+    f.depth = 1024;
+    f.parts = 4;
+    f.rate_bps = 50000000000ull;
+    f.retry_ns = 50000;
+    f.timeout_ns = 2000000000;
+    f.failover = 1;
+    f.event_ns = 300000;
+    bench(mode, RY_FP8, RY_SCALE_F32, tokens, experts, 48, replays, devices, &f);
+    yard_of(&y, mode, RY_FP8, RY_SCALE_F32, tokens, experts, 48, devices, &f);
+    yard_round(&y, tokens, &wrong);
+    for (int on = 0; on < 2; on++)
+        for (uint32_t p = 0; p < PES; p++) {
+            ry_gpu_ep_far_failover(y.pe[p].ep, on);
+            exec[on][p] = capture(&y, p, 0);
+        }
+    for (int r = 0; r < 4 * replays; r++) {
+        float us[2];
+
+        for (int k = 0; k < 2; k++)
+            us[(k + r) & 1] = replay_pairs(&y, exec[(k + r) & 1]);
+        if (r >= 2)
+            add(&ratio, us[1] / us[0]);
+    }
+    printf("failover on against off, %s by channels, %d pairs of blocks of %d: median %+.2f %%, %u "
+           "wrong\n",
+           mode == RY_EP_LL ? "ll" : "ht", 4 * replays - 2, ROUNDS - 2,
+           100 * ((double)at(&ratio, 0.5) - 1), wrong);
+    free(ratio.us);
     yard_close(&y);
 }
 
@@ -323,14 +427,16 @@ int main(int argc, char **argv)
     printf("| mode | call | rows | SMs | us p50 | us p10 | us p99 | GB/s | GB/s NVLink | wrong |\n"
            "|---|---|---|---|---|---|---|---|---|---|\n");
     for (int i = 0; i < 3; i++) {
-        bench(RY_EP_LL, RY_FP8, RY_SCALE_F32, 128, 288, ll_sms[i], replays, PES);
-        bench(RY_EP_LL, RY_BF16, RY_SCALE_F32, 128, 288, ll_sms[i], replays, PES);
+        bench(RY_EP_LL, RY_FP8, RY_SCALE_F32, 128, 288, ll_sms[i], replays, PES, NULL);
+        bench(RY_EP_LL, RY_BF16, RY_SCALE_F32, 128, 288, ll_sms[i], replays, PES, NULL);
     }
-    bench(RY_EP_LL, RY_FP8, RY_SCALE_UE8M0, 128, 288, 132, replays, PES);
+    bench(RY_EP_LL, RY_FP8, RY_SCALE_UE8M0, 128, 288, 132, replays, PES, NULL);
     for (int i = 0; i < 3; i++) {
-        bench(RY_EP_HT, RY_FP8, RY_SCALE_F32, 4096, 256, ht_sms[i], replays, PES);
-        bench(RY_EP_HT, RY_BF16, RY_SCALE_F32, 4096, 256, ht_sms[i], replays, PES);
+        bench(RY_EP_HT, RY_FP8, RY_SCALE_F32, 4096, 256, ht_sms[i], replays, PES, NULL);
+        bench(RY_EP_HT, RY_BF16, RY_SCALE_F32, 4096, 256, ht_sms[i], replays, PES, NULL);
     }
+    bench_far(RY_EP_LL, 128, 288, replays, PES);
+    bench_far(RY_EP_HT, 4096, 256, replays / 2, PES);
     bench_overlap(RY_EP_LL, 128, 288, PES);
     bench_overlap(RY_EP_HT, 4096, 256, PES);
     return 0;

@@ -41,7 +41,9 @@ typedef struct ry_ep_attr {
 RY_API size_t ry_ep_heap_bytes(const ry_ep_attr *attr, uint32_t n_pes, uint32_t n_nodes);
 
 /* Collective. Errors: INVALID (ry_last_error names the field), NO_MEMORY (says how much is needed),
- * CONFIG (PEs differ). Freed by ry_ep_destroy, collective too, before the context. */
+ * CONFIG (PEs differ). Freed by ry_ep_destroy, collective too, before the context: it waits for
+ * what peers have not received yet, for RAILYARD_START_TIMEOUT at most; then peers go on without
+ * this PE, as after any error of an exchange. */
 RY_API int ry_ep_create(ry_ctx *ctx, const ry_ep_attr *attr, ry_ep **out);
 RY_API void ry_ep_destroy(ry_ep *ep);
 

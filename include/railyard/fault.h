@@ -18,7 +18,8 @@ RY_API int ry_fault_check(const char *spec, uint32_t n_pes, uint32_t rails);
 /* Tell the planner how far the job is: iteration number, from 0. Operations are counted by the
  * context. */
 RY_API void ry_fault_iteration(ry_ctx *ctx, uint64_t iteration);
-/* Operations posted from now on count for `opN` triggers; called when the warm-up is over. */
+/* Operations posted from now on count for `opN` triggers; called when the warm-up is over.
+ * What is planned for the first moment has happened when this returns. */
 RY_API void ry_fault_start(ry_ctx *ctx);
 
 /* What a fault did to this PE: one entry per event and rail it touches. Times in us, -1: not

@@ -31,7 +31,9 @@ typedef struct ry_gpu_ep_attr {
     uint32_t pe, n_pes;
     uint32_t n_nodes;    /* 0 = 1; ht sums by node, as ry_ep_combine does */
     int device;          /* CUDA ordinal of this PE's GPU */
-    uint32_t sms;        /* most SMs that its kernels take; 0 = the device's. The same on all PEs */
+    /* Most SMs that its kernels take; 0 = what railyard tune found for this shape, else the
+     * device's. The same on all PEs. */
+    uint32_t sms;
     uint64_t timeout_ns; /* deadline of every wait in a kernel; 0 = 2 s */
 } ry_gpu_ep_attr;
 

@@ -34,6 +34,22 @@ RY_API int ry_fence(ry_ctx *ctx);
  * carried one is proven or fenced: sources may be changed and targets written again. */
 RY_API int ry_quiet(ry_ctx *ctx);
 
+/* Quiet in two steps, towards one PE, for a caller that keeps a window of operations under way:
+ * queue, mark, queue more, and wait for the mark before the sources in front of it are changed.
+ * What is queued behind a mark is not waited for, and the link never runs dry. */
+enum { RY_MARK_CHANNELS = 32 };
+typedef struct ry_mark { /* plain data, the caller's */
+    uint32_t pe, incarnation;
+    uint64_t seq[RY_MARK_CHANNELS];
+} ry_mark;
+
+/* Mark all that is queued to `pe` so far. Returns when a small read behind it is queued on each
+ * channel that has something under way. */
+RY_API int ry_mark_nbi(ry_ctx *ctx, uint32_t pe, ry_mark *mark);
+/* Wait until all in front of the mark is as ry_quiet leaves it. Waiting again, or for a mark that
+ * an older call to ry_quiet covers, returns at once. */
+RY_API int ry_mark_wait(ry_ctx *ctx, const ry_mark *mark);
+
 /* 64-bit atomics on a naturally aligned heap word. Run exactly once at the target, also when the
  * reply is lost and the request is sent again. Blocking. */
 RY_API int ry_amo_add(ry_ctx *ctx, uint64_t *dst, uint64_t value, uint32_t pe);

@@ -21,6 +21,7 @@ typedef struct ry_tune_shape {
     const char *nic;       /* backend */
     const char *rails;     /* as RAILYARD_RAILS */
     const char *link_rate; /* as RAILYARD_LINK_RATE */
+    const char *device;    /* "host" (as NULL) or "cuda" */
     uint32_t pes, nodes;
     uint32_t tokens, hidden, experts, topk;
 } ry_tune_shape;
@@ -28,6 +29,7 @@ typedef struct ry_tune_shape {
 typedef struct ry_tune_choice {
     uint32_t channels;    /* RAILYARD_CHANNELS */
     uint32_t chunk_bytes; /* RAILYARD_CHUNK */
+    uint32_t sms;         /* RAILYARD_SMS, of cuda; 0: all */
     double dispatch_us;   /* medians that were measured with it */
     double combine_us;
 } ry_tune_choice;

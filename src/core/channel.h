@@ -160,6 +160,21 @@ RY_FN void ry_channel_prove(struct ry_channel *ch, struct ry_ring *r, uint64_t c
         ry_seq_raise(&ch->released, best);
 }
 
+/* For whoever knows of a proof read before `end` that probe[] may not remember, because a later one
+ * took its place: is it among what has completed? */
+RY_FN void ry_channel_prove_to(struct ry_channel *ch, uint64_t end)
+{
+    uint64_t st = ry_observe_state(ch), cons;
+    struct ry_ring *r = &ch->ring[ry_state_active(st)];
+
+    if (ry_state_of(st) != RY_CH_GOOD || ry_seq_ge(ry_ld_acq64(&ch->released), end))
+        return;
+    cons = ry_observe_cons(r);
+    if (!ry_packed_closed(cons) && ry_seq_ge(ry_packed_seq(cons), end) &&
+        ry_ring_prove(r, ry_packed_move(cons), end))
+        ry_seq_raise(&ch->released, end);
+}
+
 /* Look for completions once. 1: something completed; 0: nothing; AGAIN: a move is under way or
  * nothing is active; PATH: the active path failed, ry_channel_move is due; UNREACHABLE: given up.
  * *acked is the sequence behind the newest acknowledged block. */

@@ -27,6 +27,9 @@ size_t ry_gpu_ep_far_own_bytes(const ry_gpu_ep_attr *attr, uint32_t channels);
 int ry_gpu_ep_create_far(const ry_gpu_ep_attr *attr, const struct ry_gpu_ep_place *at,
                          ry_gpu_ep **out);
 
+/* For calls from now on: 0, and the first failure is the exchange's error. */
+void ry_gpu_ep_far_failover(ry_gpu_ep *ep, int on);
+
 #ifdef __cplusplus
 }
 #endif

@@ -84,6 +84,8 @@ static __device__ void ry_ht_send_rows(const struct ry_gpu_ht *a, uint64_t gen,
     ry_bulk_wait0();
     if (mark)
         ry_flag_publish(mark, gen);
+    for (uint32_t b = 0; b < RY_HT_BUFFERS; b++)
+        ry_bar_end(&bars[b]);
 }
 
 /* Four times 32 lanes of one row; the sums of all PEs in order. */

@@ -226,6 +226,10 @@ extern "C" __global__ void __launch_bounds__(RY_HT_WARPS_MAX * 32, 1)
             ry_flag_publish((uint64_t *)(a.c.peer[p] + a.l.dispatch_flags_at) +
                                 a.c.pe * RY_GPU_BLOCKS_MAX + blockIdx.x,
                             gen);
+        if (threadIdx.x % 32 == 0) {
+            ry_bar_end(&bars[warp][0]);
+            ry_bar_end(&bars[warp][1]);
+        }
     }
     if (a.c.phases & RY_EP_RECV)
         ry_ht_receive(&a, gen);

@@ -92,6 +92,8 @@ static __device__ void ry_ll_return(const struct ry_gpu_ll *a, uint64_t gen, boo
         ry_bulk_wait0();
         if (w.mark)
             ry_flag_publish(w.mark, gen);
+        for (uint32_t i = 0; i < RY_LL_BUFFERS; i++)
+            ry_bar_end(&w.bars[i]);
     }
     __syncwarp(); /* lane 0 has sent; the warp goes on together */
 }

@@ -21,7 +21,7 @@
 
 enum {
     RY_GNIC_BATCH = 32,
-    RY_GNIC_QPS_MAX = 64, /* of one PE */
+    RY_GNIC_QPS_MAX = 128, /* of one PE */
     RY_GNIC_MRS = 2,      /* local regions: 0 the heap, 1 another block of the caller's */
     RY_GNIC_PES_MAX = 16,
     RY_GNIC_PORTS_MAX = 4,

@@ -103,6 +103,12 @@ RY_DEV void ry_bulk_load(void *to, const void *from, uint32_t bytes, uint64_t *b
         : "memory");
 }
 
+/* The barrier's memory is to be something else: nobody waits on it any more. */
+RY_DEV void ry_bar_end(uint64_t *bar)
+{
+    asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(ry_shared_addr(bar)) : "memory");
+}
+
 RY_DEV void ry_bar_wait(uint64_t *bar, uint32_t parity)
 {
     asm volatile("{\n"

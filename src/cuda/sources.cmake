@@ -14,6 +14,8 @@ set(ry_cuda_sources
     ht_dispatch.cu
     ht_plan.cu
     kernels.cu
+    host/job.c
+    host/job_call.c
     host/layout.c
     ll_combine.cu
     ll_dispatch.cu

@@ -230,8 +230,9 @@ void ry_ep_destroy(ry_ep *ep)
 {
     if (!ep)
         return;
+    ep->end_ns = ry_now(&ep->m->env) + ep->ctx->start_timeout_ns;
     if (ep->broken == RY_OK && ry_ep_quiesce(ep) == RY_OK && everybody(ep))
-        ry_barrier(ep->ctx);
+        ry_barrier_within(ep->ctx, ep->ctx->start_timeout_ns);
     ry_free(ep->ctx, ep->block);
     release(ep);
 }

@@ -91,6 +91,7 @@ struct ry_ep {
     uint64_t *node_set;                                 /* [nodes, words] */
     uint32_t *place_source;                             /* [places]: who is forwarded there */
     int broken;                                         /* a status that ends the exchange */
+    uint64_t end_ns; /* being destroyed: when waits end though all peers answer; 0 = not */
 
     /* generations that went through each call; the first is number 1 */
     uint64_t sent, received, returned, combined;
@@ -206,10 +207,15 @@ void ry_ep_wake(struct ry_ep *ep, uint32_t p);
 
 /* Is p's stream complete? Remembered. */
 bool ry_ep_got(struct ry_ep *ep, uint32_t kind, uint64_t gen, uint32_t p);
+/* A step of ry_ep_await: 1 when the streams of all active PEs are complete, else 0 and who is late.
+ */
+int ry_ep_all_got(struct ry_ep *ep, uint32_t kind, const struct ry_ep_gen *g);
 /* Rows of it that came by one channel. */
 uint32_t ry_ep_got_channel(struct ry_ep *ep, uint32_t kind, uint64_t gen, uint32_t p, uint32_t c);
 /* A stream had another number of rows than was said. */
 int ry_ep_wrong_rows(struct ry_ep *ep, uint32_t kind, uint32_t p, uint32_t rows, uint32_t want);
+/* The exchange ends here with rc: peers are told to go on without this PE. Returns rc. */
+int ry_ep_break(struct ry_ep *ep, int rc);
 /* Call step until it returns 1 or an error; it leaves in ep->wait_for whom it waits for. */
 int ry_ep_await(struct ry_ep *ep, int (*step)(struct ry_ep *, void *), void *arg);
 

@@ -77,15 +77,7 @@ static int counts_send(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t p)
 
 static int counts_step(struct ry_ep *ep, void *arg)
 {
-    struct ry_ep_gen *g = arg;
-
-    for (uint32_t p = 0; p < ep->n; p++) {
-        if (!ry_ep_on(ep, p) || ry_ep_got(ep, RY_EP_COUNTS, g->gen, p))
-            continue;
-        ep->wait_for = p;
-        return 0;
-    }
-    return 1;
+    return ry_ep_all_got(ep, RY_EP_COUNTS, (const struct ry_ep_gen *)arg);
 }
 
 /* Rows before each source, at each PE. No source may claim more than it can have. */

@@ -155,7 +155,7 @@ static int join(struct ry_ep *ep)
     if (rc == RY_OK)
         let_in(ep, p);
     else
-        ep->broken = rc;
+        ry_ep_break(ep, rc);
     return rc;
 }
 

@@ -87,15 +87,7 @@ int ry_ep_ll_combine_send(struct ry_ep *ep, struct ry_ep_gen *g)
 
 static int recv_step(struct ry_ep *ep, void *arg)
 {
-    struct ry_ep_gen *g = arg;
-
-    for (uint32_t p = 0; p < ep->n; p++) {
-        if (!ry_ep_on(ep, p) || ry_ep_got(ep, RY_EP_COMBINE, g->gen, p))
-            continue;
-        ep->wait_for = p;
-        return 0;
-    }
-    return 1;
+    return ry_ep_all_got(ep, RY_EP_COMBINE, (const struct ry_ep_gen *)arg);
 }
 
 static int check(struct ry_ep *ep, struct ry_ep_gen *g)

@@ -174,15 +174,7 @@ int ry_ep_ll_dispatch_send(struct ry_ep *ep, struct ry_ep_gen *g, const ry_ep_in
 
 static int recv_step(struct ry_ep *ep, void *arg)
 {
-    struct ry_ep_gen *g = arg;
-
-    for (uint32_t p = 0; p < ep->n; p++) {
-        if (!ry_ep_on(ep, p) || ry_ep_got(ep, RY_EP_DISPATCH, g->gen, p))
-            continue;
-        ep->wait_for = p;
-        return 0;
-    }
-    return 1;
+    return ry_ep_all_got(ep, RY_EP_DISPATCH, (const struct ry_ep_gen *)arg);
 }
 
 /* Add the heads of one source to its counts and check them against the signals. */

@@ -95,8 +95,8 @@ static int reuse_step(struct ry_ep *ep, void *arg)
     return 1;
 }
 
-/* Rule 16: no vote on a loss before nothing of the lost PE can land here any more. What is masked is
- * given to others, or used again. */
+/* Rule 16: no vote on a loss before nothing of the lost PE can land here any more. What is masked
+ * is given to others, or used again. */
 static int closed_step(struct ry_ep *ep, void *arg)
 {
     uint32_t target = *(const uint32_t *)arg;
@@ -105,8 +105,10 @@ static int closed_step(struct ry_ep *ep, void *arg)
         if (!ry_ep_on(ep, p) || (p != target && !ry_ep_has(ep->gone, p)) ||
             (ry_peer_state(&ep->m->peers[p]) == RY_PEER_GONE && ry_agent_peer_closed(ep->m, p)))
             continue;
-        if (ry_peer_state(&ep->m->peers[p]) != RY_PEER_GONE)
-            ep->wait_for = p; /* others know of it before this PE does */
+        /* others know of it before this PE does: it takes their word, or, where it shares memory
+         * with the lost PE, waits for its own news */
+        if (ry_peer_state(&ep->m->peers[p]) != RY_PEER_GONE && !ry_mesh_give_up(ep->m, p))
+            ep->wait_for = p;
         return 0;
     }
     return 1;

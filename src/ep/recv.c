@@ -42,6 +42,25 @@ bool ry_ep_got(struct ry_ep *ep, uint32_t kind, uint64_t gen, uint32_t p)
     return true;
 }
 
+int ry_ep_all_got(struct ry_ep *ep, uint32_t kind, const struct ry_ep_gen *g)
+{
+    for (uint32_t p = 0; p < ep->n; p++) {
+        if (!ry_ep_on(ep, p) || ry_ep_got(ep, kind, g->gen, p))
+            continue;
+        ep->wait_for = p;
+        return 0;
+    }
+    return 1;
+}
+
+int ry_ep_break(struct ry_ep *ep, int rc)
+{
+    if (ep->broken == RY_OK)
+        ry_mesh_leave(ep->m);
+    ep->broken = rc;
+    return rc;
+}
+
 int ry_ep_wrong_rows(struct ry_ep *ep, uint32_t kind, uint32_t p, uint32_t rows, uint32_t want)
 {
     static const char *const names[RY_EP_KINDS] = {"counts", "dispatch", "forward", "combine",
@@ -49,7 +68,7 @@ int ry_ep_wrong_rows(struct ry_ep *ep, uint32_t kind, uint32_t p, uint32_t rows,
 
     if (((rows ^ want) & RY_SIG_COUNT_MASK) == 0)
         return RY_OK;
-    ep->broken = RY_ERR_PROTOCOL;
+    ry_ep_break(ep, RY_ERR_PROTOCOL);
     return ry_fail(RY_ERR_PROTOCOL,
                    "%s: pe %" PRIu32 " sent %" PRIu32 " rows where %" PRIu32
                    " were due: all pes must make the same calls in the same order",
@@ -83,15 +102,17 @@ int ry_ep_await(struct ry_ep *ep, int (*step)(struct ry_ep *, void *), void *arg
                 return rc;
         }
         rc = ry_wait_turn(ep->m, &w);
+        if (rc == RY_OK && ep->end_ns && ry_now(&ep->m->env) > ep->end_ns)
+            return ry_ep_break(ep, ry_fail(RY_ERR_TIMEOUT, "peers have not finished either"));
+        if (rc == RY_ERR_TIMEOUT && from != RY_EP_NO_PE && ry_mesh_give_up(ep->m, from))
+            rc = RY_ERR_PEER_LOST;
         if (rc == RY_ERR_PEER_LOST)
             rc = RY_OK; /* the mask sees to it */
         if (rc == RY_OK && !ep->settling && ry_ep_unsettled(ep)) {
             begun = false;
             rc = ry_ep_settle(ep);
         }
-        if (rc) {
-            ep->broken = rc;
-            return rc;
-        }
+        if (rc)
+            return ry_ep_break(ep, rc);
     }
 }

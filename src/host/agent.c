@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The agent's step: everything that is due, once. */
 #include "host/agent.h"
+#include "railyard/context.h"
 
-/* A wait asks whether the peer is there: answers are seen in heard_ns. */
+/* A wait asks whether the peer is there. Only time in which this agent was running counts as
+ * silence: on a crowded machine the peer's agent sleeps as long as ours does. */
 static void ask(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
 {
     struct ry_msg msg = {.type = RY_MSG_PING};
+    uint64_t asked = ry_ld_acq64(&p->asked_ns), step = now_ns - p->looked_ns;
+    bool heard = ry_ld_acq64(&p->heard_ns) >= p->looked_ns;
 
-    uint64_t asked = ry_ld_acq64(&p->asked_ns);
-
+    p->looked_ns = now_ns;
+    if (!asked || heard)
+        ry_st_rel64(&p->silent_ns, 0);
+    else
+        ry_st_rel64(&p->silent_ns,
+                    ry_ld_acq64(&p->silent_ns) + ry_min64(step, 2 * ry_agent_idle_ns(m)));
     if (!asked || now_ns - p->ping_ns < m->cfg.path_timeout_ns)
         return;
     if (now_ns > asked && now_ns - asked > 4 * m->env.lost_ns_max) {
@@ -17,6 +25,47 @@ static void ask(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
     }
     p->ping_ns = now_ns;
     ry_agent_send(m, p->pe, &msg);
+}
+
+bool ry_mesh_give_up(struct ry_mesh *m, uint32_t pe)
+{
+    struct ry_peer *p = &m->peers[pe];
+
+    if (p->direct && ry_peer_state(p) != RY_PEER_GONE)
+        return false;
+    __atomic_store_n(&p->given_up, true, __ATOMIC_RELEASE);
+    if (m->wake_agent)
+        m->wake_agent(m->wake_arg);
+    return true;
+}
+
+void ry_mesh_leave(struct ry_mesh *m)
+{
+    __atomic_store_n(&m->leaves, true, __ATOMIC_RELEASE);
+    if (m->wake_agent)
+        m->wake_agent(m->wake_arg);
+}
+
+/* A peer that was given up is told so, should it live, and closed. */
+static void part(struct ry_mesh *m, struct ry_peer *p)
+{
+    if (ry_peer_state(p) == RY_PEER_GONE || !__atomic_load_n(&p->given_up, __ATOMIC_ACQUIRE))
+        return;
+    RY_MARK("peer-given-up");
+    ry_agent_tell_thrice(m, p, RY_MSG_GIVEN_UP);
+    ry_agent_peer_lost(m, p->pe);
+    if (m->on_event)
+        m->on_event(m->event_arg, m, RY_EVENT_PEER_LOST, p->pe, 0, 0, 0, NULL);
+}
+
+static void leave(struct ry_mesh *m)
+{
+    if (m->left || !__atomic_load_n(&m->leaves, __ATOMIC_ACQUIRE))
+        return;
+    m->left = true;
+    for (uint32_t q = 0; q < m->n_pes; q++)
+        if (q != m->pe && m->peers[q].out && ry_peer_state(&m->peers[q]) != RY_PEER_GONE)
+            ry_agent_tell_thrice(m, &m->peers[q], RY_MSG_LEFT);
 }
 
 /* When must the agent look at this path again? What only the peer can change, its answer to a
@@ -45,6 +94,7 @@ static uint64_t peer_step(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
 {
     uint64_t next = now_ns + ry_agent_idle_ns(m);
 
+    part(m, p);
     ask(m, p, now_ns);
     for (uint32_t c = 0; c < p->n_channels; c++) {
         ry_agent_watch(m, p, c, now_ns);
@@ -67,6 +117,7 @@ uint64_t ry_agent_step(struct ry_mesh *m, uint64_t now_ns)
     m->watch_ns = UINT64_MAX;
     ry_agent_events(m);
     ry_agent_receive(m, now_ns);
+    leave(m);
     for (uint32_t q = 0; q < m->n_pes; q++)
         if (q != m->pe && m->peers[q].out)
             next = ry_min64(next, peer_step(m, &m->peers[q], now_ns));

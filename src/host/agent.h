@@ -19,8 +19,8 @@ enum ry_msg_type {
     RY_MSG_RAILS_OK,
     RY_MSG_PING, /* are you there? */
     RY_MSG_PONG,
-    RY_MSG_GIVEN_UP,    /* my channels to you have no path left: do not wait for me */
-    RY_MSG_OTHER = 100, /* and above: on_message */
+    RY_MSG_GIVEN_UP, /* my channels to you have no path left: do not wait for me */
+    RY_MSG_LEFT,     /* I write to nobody any more: count me as lost */
 };
 
 struct ry_msg {
@@ -68,6 +68,8 @@ ry_agent_ladder_ns(const struct ry_mesh *m) /* a step of rule 7's ladder (200 ms
 
 /* agent_msg.c */
 void ry_agent_send(struct ry_mesh *m, uint32_t pe, struct ry_msg *msg);
+/* What need not be answered, three times: a datagram may be lost. */
+void ry_agent_tell_thrice(struct ry_mesh *m, struct ry_peer *p, enum ry_msg_type type);
 void ry_agent_receive(struct ry_mesh *m, uint64_t now_ns);
 /* agent_rails.c */
 void ry_agent_events(struct ry_mesh *m);

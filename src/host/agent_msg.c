@@ -11,6 +11,14 @@ void ry_agent_send(struct ry_mesh *m, uint32_t pe, struct ry_msg *msg)
     m->boot->ops->ctl_send(m->boot, pe, msg, sizeof(*msg));
 }
 
+void ry_agent_tell_thrice(struct ry_mesh *m, struct ry_peer *p, enum ry_msg_type type)
+{
+    struct ry_msg msg = {.type = type};
+
+    for (int i = 0; i < 3; i++)
+        ry_agent_send(m, p->pe, &msg);
+}
+
 /* Does the message name something that exists at both ends? */
 static bool in_range(const struct ry_mesh *m, const struct ry_peer *p, const struct ry_msg *msg)
 {
@@ -27,12 +35,17 @@ static bool in_range(const struct ry_mesh *m, const struct ry_peer *p, const str
 static bool of_this_life(const struct ry_mesh *m, const struct ry_peer *p, const struct ry_msg *msg)
 {
     return RY_MUT(RY_MUT_ANY_INCARNATION) || (msg->incarnation == p->hello.incarnation &&
-                                                    msg->to_incarnation == m->hello.incarnation);
+                                              msg->to_incarnation == m->hello.incarnation);
 }
 
 static void answer_ping(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg)
 {
     struct ry_msg pong = {.type = RY_MSG_PONG, .epoch = msg->epoch};
+
+    if (ry_peer_state(p) == RY_PEER_GONE)
+        pong.type = RY_MSG_GIVEN_UP; /* it was stopped, and does not know */
+    else if (m->left)
+        pong.type = RY_MSG_LEFT;
 
     ry_agent_send(m, p->pe, &pong);
 }
@@ -66,6 +79,9 @@ static void dispatch(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *
         if (ry_peer_state(p) == RY_PEER_UP)
             ry_peer_become(p, RY_PEER_UNREACHABLE);
         break;
+    case RY_MSG_LEFT:
+        __atomic_store_n(&p->given_up, true, __ATOMIC_RELEASE);
+        break;
     default:
         break;
     }
@@ -90,11 +106,6 @@ void ry_agent_receive(struct ry_mesh *m, uint64_t now_ns)
         if (msg.version != RY_CTL_VERSION)
             continue;
         ry_st_rel64(&p->heard_ns, now_ns);
-        if (msg.type >= RY_MSG_OTHER) {
-            if (m->on_message)
-                m->on_message(m->message_arg, from, raw, got);
-            continue;
-        }
         if (got != sizeof(msg) || !of_this_life(m, p, &msg) || !in_range(m, p, &msg))
             continue;
         dispatch(m, p, &msg);

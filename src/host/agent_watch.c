@@ -174,11 +174,8 @@ static void tell_moves(struct ry_mesh *m, struct ry_peer *p, uint32_t c)
         if (ry_peer_state(p) == RY_PEER_GONE)
             return; /* its end was told */
         if (ry_peer_state(p) == RY_PEER_UP) {
-            struct ry_msg msg = {.type = RY_MSG_GIVEN_UP};
-
             ry_peer_become(p, RY_PEER_UNREACHABLE);
-            for (int i = 0; i < 3; i++) /* a datagram may be lost */
-                ry_agent_send(m, p->pe, &msg);
+            ry_agent_tell_thrice(m, p, RY_MSG_GIVEN_UP);
         }
         if (m->on_event)
             m->on_event(m->event_arg, m, RY_EVENT_UNREACHABLE, p->pe, c, from, rail, oc->ch);

@@ -16,11 +16,11 @@ static int all_here(struct ry_mesh *m)
     return RY_OK;
 }
 
-static int wait_for(struct ry_ctx *ctx, const ry_signal *sig, uint32_t from)
+static int wait_for(struct ry_ctx *ctx, const ry_signal *sig, uint32_t from, uint64_t timeout_ns)
 {
     struct ry_wait w;
 
-    ry_wait_begin(&ctx->mesh, &w, from, 0);
+    ry_wait_begin(&ctx->mesh, &w, from, timeout_ns);
     while (ry_signal_read(ctx, sig) < ctx->barrier.count) {
         int rc = ry_wait_turn(&ctx->mesh, &w);
 
@@ -33,27 +33,28 @@ static int wait_for(struct ry_ctx *ctx, const ry_signal *sig, uint32_t from)
 }
 
 /* One round: tell `to`, wait for `from`, also where the other of the two is lost. */
-static int round_trip(struct ry_ctx *ctx, uint32_t round, uint32_t to, uint32_t from)
+static int round_trip(struct ry_ctx *ctx, uint32_t round, uint32_t to, uint32_t from,
+                      uint64_t timeout_ns)
 {
     ry_signal *sig = (ry_signal *)&ctx->barrier.sector[round];
     int told = ry_put_signal_nbi(ctx, NULL, NULL, 0, sig, ctx->barrier.count, to);
     int heard = RY_OK;
 
     if (told == RY_OK || told == RY_ERR_PEER_LOST)
-        heard = wait_for(ctx, sig, from);
+        heard = wait_for(ctx, sig, from, timeout_ns);
     return heard ? heard : told;
 }
 
 /* Whoever finds a lost PE goes through all rounds like the others: nobody waits for a PE that has
  * given up the barrier. */
-int ry_barrier(ry_ctx *ctx)
+int ry_barrier_within(struct ry_ctx *ctx, uint64_t timeout_ns)
 {
     uint32_t n = ctx->mesh.n_pes, me = ctx->mesh.pe;
     int rc = ry_quiet(ctx), lost = RY_OK;
 
     ctx->barrier.count++;
     for (uint32_t r = 0; rc == RY_OK && (1u << r) < n; r++) {
-        rc = round_trip(ctx, r, (me + (1u << r)) % n, (me + n - (1u << r)) % n);
+        rc = round_trip(ctx, r, (me + (1u << r)) % n, (me + n - (1u << r)) % n, timeout_ns);
         if (rc == RY_ERR_PEER_LOST) {
             lost = rc;
             rc = RY_OK;
@@ -61,3 +62,5 @@ int ry_barrier(ry_ctx *ctx)
     }
     return rc ? rc : lost;
 }
+
+int ry_barrier(ry_ctx *ctx) { return ry_barrier_within(ctx, 0); }

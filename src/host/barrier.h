@@ -12,4 +12,8 @@ struct ry_barrier {
     uint64_t count;
 };
 
+struct ry_ctx;
+/* ry_barrier that ends with TIMEOUT after so long though all peers answer; 0: it does not. */
+int ry_barrier_within(struct ry_ctx *ctx, uint64_t timeout_ns);
+
 #endif

@@ -50,6 +50,7 @@ struct ry_config {
     uint32_t channels;
     uint32_t qp_depth;
     uint32_t buffers;
+    uint32_t sms;
     uint64_t heap_size_bytes;
     bool p2p;
     uint64_t spin_ns;

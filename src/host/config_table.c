@@ -56,6 +56,10 @@ const struct ry_setting ry_settings[] = {
     {"BUFFERS", RY_SET_U32, RY_SET_JOB, AT(buffers), "2", 2, 3, NULL, NULL, NULL,
      "generations of dispatch and combine buffers; a third serves while a fence is under way"},
 
+    {"SMS", RY_SET_U32, RY_SET_JOB, AT(sms), "0", 0, 160, NULL, NULL, NULL,
+     "most multiprocessors that dispatch and combine take on a GPU; 0: all, or what railyard tune "
+     "--device cuda found"},
+
     {"FAILOVER", RY_SET_CHOICE, RY_SET_JOB, AT(failover), "on", 0, 2, failover_names, NULL,
      "Failover", "off: no backup is connected and the first failure is the operation's error"},
     {"PATH_TIMEOUT", RY_SET_TIME, RY_SET_AUTO, AT(path_timeout_ns), "auto", 1000, HOUR, NULL, NULL,

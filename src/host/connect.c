@@ -85,7 +85,7 @@ static int peer_alloc(struct ry_mesh *m, struct ry_peer *p, uint8_t *memory)
         p->weight_sum += oc->weight;
         ry_plan_home(&m->hello, &p->hello, c, &oc->home_rail, &oc->home_peer_rail);
         oc->seen_active_rail = oc->home_rail;
-        oc->quiet_seq = oc->quiet_goal = m->cfg.seq_first & RY_SEQ_MASK;
+        oc->quiet_seq = p->quiet_goal[c] = m->cfg.seq_first & RY_SEQ_MASK;
         for (uint32_t s = 0; s < RY_SLOTS; s++)
             slot_place(m, &oc->slot[s], memory + ((size_t)c * RY_SLOTS + s) * slot_bytes(m));
         channel_init(m, p->pe, c, &ch[c]);
@@ -340,7 +340,7 @@ int ry_mesh_reconnect(struct ry_mesh *m, uint32_t pe, pthread_rwlock_t *lock, ui
             pe, p->hello.rails, n, p->channels_made);
     pthread_rwlock_wrlock(lock);
     rc = attach(m, pe);
-    /* producer slots as at the start: the proxy, whose memory of them is new, would ring old ones */
+    /* producer slots as at the start: the proxy, which remembers none, would ring old ones */
     memset(p->memory, 0, n * slot_bytes(m) * RY_SLOTS);
     if (rc == RY_OK)
         rc = peer_alloc(m, p, p->memory);

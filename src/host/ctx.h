@@ -70,9 +70,9 @@ void ry_ctx_pick_nic(struct ry_config *c);
 int ry_ctx_open_nic(struct ry_ctx *ctx, struct ry_nic **out);
 /* The emulated ports that RAILYARD_HCA takes of so many, in its order: place[] and *n. CONFIG. */
 int ry_ctx_select_emu(const struct ry_config *c, uint32_t ports, uint32_t *place, uint32_t *n);
-int ry_ctx_map_peers(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint64_t deadline_ns);
-int ry_ctx_map_peer_again(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint32_t pe,
-                          uint64_t deadline_ns);
+/* Exchanges descriptors with all and maps `only` (UINT32_MAX: all peers). */
+int ry_ctx_map_peers(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint32_t only,
+                     uint64_t deadline_ns);
 void ry_ctx_unmap_peer(struct ry_ctx *ctx, struct ry_peer *p);
 /* PEs that were lost or have joined, as the bootstrap tells; the agent's, with peers_lock held. */
 void ry_ctx_boot_events(struct ry_ctx *ctx);

@@ -150,6 +150,7 @@ static int open_verbs(struct ry_ctx *ctx, struct ry_nic **out)
         .retry_count = (uint8_t)c->retry_count,
         .rnr_retry = (uint8_t)c->rnr_retry,
         .queue_depth = c->qp_depth,
+        .crowded = ctx->mesh.crowded,
         .report = report,
         .report_arg = ctx,
     };

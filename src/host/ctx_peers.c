@@ -37,9 +37,8 @@ static int map_peer(struct ry_ctx *ctx, struct ry_peer *p, const int *fds)
     return rc;
 }
 
-/* Exchange descriptors and map `only` (UINT32_MAX: all peers). */
-static int map_some(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint32_t only,
-                    uint64_t deadline_ns)
+int ry_ctx_map_peers(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint32_t only,
+                     uint64_t deadline_ns)
 {
     uint32_t n = ctx->mesh.n_pes;
     int mine[2] = {ctx->heap_fd, ex->fd}, rc = RY_OK;
@@ -59,17 +58,6 @@ static int map_some(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint32_t
             close(fds[i]);
     free(fds);
     return rc;
-}
-
-int ry_ctx_map_peers(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint64_t deadline_ns)
-{
-    return map_some(ctx, ex, UINT32_MAX, deadline_ns);
-}
-
-int ry_ctx_map_peer_again(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint32_t pe,
-                          uint64_t deadline_ns)
-{
-    return map_some(ctx, ex, pe, deadline_ns);
 }
 
 void ry_ctx_unmap_peer(struct ry_ctx *ctx, struct ry_peer *p)

@@ -66,7 +66,11 @@ void ry_ctx_boot_events(struct ry_ctx *ctx)
         if (ev.pe >= ctx->mesh.n_pes || ev.pe == ctx->mesh.pe)
             continue;
         if (ev.type == RY_BOOT_PE_LOST) {
+            bool known = ry_peer_state(&ctx->mesh.peers[ev.pe]) == RY_PEER_GONE;
+
             ry_agent_peer_lost(&ctx->mesh, ev.pe);
+            if (known)
+                continue;
             ry_ctx_event(ctx, &ctx->mesh, RY_EVENT_PEER_LOST, ev.pe, 0, 0, 0, NULL);
         }
         if (ev.type == RY_BOOT_PE_JOINED && ev.incarnation > 0)

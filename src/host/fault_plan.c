@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "host/error.h"
@@ -12,8 +13,9 @@
 
 enum {
     RECORDS_MAX = 4096,
-    SOON_NS = 100 * 1000,   /* how exactly operation counts are watched */
-    WATCH_NS = 1000 * 1000, /* how often what was injected is looked at */
+    SOON_NS = 100 * 1000,                /* how exactly operation counts are watched */
+    WATCH_NS = 1000 * 1000,              /* how often what was injected is looked at */
+    FIRST_MOMENT_NS = 100 * 1000 * 1000, /* at most, for the agent to inject what begins at 0 */
 };
 
 /* An event of the plan that touches this PE. */
@@ -157,8 +159,26 @@ int ry_fault_plan_now(struct ry_ctx *ctx, const char *spec, uint64_t seed)
     return plan(ctx, spec, seed, ry_now(&ctx->mesh.env));
 }
 
+/* What is to be there from the first moment on, on this PE, and is not yet. */
+static bool first_moment_due(ry_ctx *ctx)
+{
+    bool due = false;
+
+    pthread_mutex_lock(&ctx->lock);
+    for (uint32_t i = 0; ctx->faults && i < ctx->faults->n_plan; i++) {
+        const struct planned *p = &ctx->faults->plan[i];
+
+        due |= !p->done && p->downs == 0 && p->e.when == RY_SPEC_AT_TIME && p->e.at == 0;
+    }
+    pthread_mutex_unlock(&ctx->lock);
+    return due;
+}
+
 void ry_fault_start(ry_ctx *ctx)
 {
+    const struct timespec moment = {.tv_nsec = 20000};
+    uint64_t until_ns;
+
     pthread_mutex_lock(&ctx->lock);
     ctx->fault_base_ns = ry_now(&ctx->mesh.env);
     for (uint32_t i = 0; ctx->faults && i < ctx->faults->n_plan; i++) {
@@ -170,8 +190,12 @@ void ry_fault_start(ry_ctx *ctx)
         }
     }
     pthread_mutex_unlock(&ctx->lock);
-    if (ctx->mesh.wake_agent)
-        ctx->mesh.wake_agent(ctx->mesh.wake_arg);
+    if (!ctx->mesh.wake_agent)
+        return;
+    ctx->mesh.wake_agent(ctx->mesh.wake_arg);
+    until_ns = ry_now(&ctx->mesh.env) + FIRST_MOMENT_NS;
+    while (first_moment_due(ctx) && ry_now(&ctx->mesh.env) < until_ns)
+        nanosleep(&moment, NULL);
 }
 
 void ry_fault_iteration(ry_ctx *ctx, uint64_t iteration)

@@ -104,7 +104,6 @@ struct ry_out_channel {
     uint64_t seen_state; /* for events */
     uint32_t seen_active_rail;
     uint64_t quiet_seq;      /* everything before it was reusable at a quiet */
-    uint64_t quiet_goal;     /* sequence behind the proof that the quiet under way waits for */
     uint32_t seen_op_errors; /* of ch->op_errors, told by quiet */
     struct ry_mesh *mesh;
 };
@@ -155,12 +154,17 @@ struct ry_peer {
     uint32_t rkeys[RY_RAILS_MAX][RY_MRS_MAX];
     uint32_t weights[RY_CHANNELS_MAX];
     uint32_t weight_sum;
-    uint64_t sent[RY_CHANNELS_MAX]; /* bytes of small transfers, for an even split */
+    uint64_t quiet_goal[RY_CHANNELS_MAX]; /* behind the proofs that the quiet under way waits for */
+    uint64_t sent[RY_CHANNELS_MAX];       /* bytes of small transfers, for an even split */
     struct ry_pair pair[RY_RAILS_MAX][RY_RAILS_MAX];
     uint64_t heard_ns; /* last control message */
     uint64_t asked_ns; /* a wait wants to know whether the peer is there: since when, 0 = no */
     uint64_t ping_ns;  /* last PING */
-    uint32_t closed;   /* atomic, the agent's: it is lost, and nothing of it can land any more */
+    /* the peer is to count as lost, by a waiting thread or by its own word; the agent sees to it */
+    bool given_up;
+    uint64_t silent_ns; /* how long it has been asked and not heard of: the agent's count */
+    uint64_t looked_ns; /* when the agent last looked */
+    uint32_t closed;    /* atomic, the agent's: it is lost, and nothing of it can land any more */
 };
 
 struct ry_mesh {
@@ -202,9 +206,8 @@ struct ry_mesh {
     void (*on_event)(void *arg, const struct ry_mesh *m, int type, uint32_t peer, uint32_t channel,
                      uint32_t rail, uint32_t to_rail, const struct ry_channel *ch);
     void *event_arg;
-    /* messages that belong to other parts (masks): return true when taken */
-    bool (*on_message)(void *arg, uint32_t from, const void *msg, size_t len);
-    void *message_arg;
+    bool leaves; /* atomic: this PE has left the job's exchanges; the agent tells all */
+    bool left;   /* told */
 };
 
 /* --- plan.c: pure functions of both ends' rails, the same answer at both ends --- */
@@ -315,6 +318,11 @@ int ry_mesh_progress(struct ry_mesh *m, uint32_t only);
 /* Do everything that is due; returns the time of the next thing. One thread at a time. */
 uint64_t ry_agent_step(struct ry_mesh *m, uint64_t now_ns);
 int ry_agent_drain(struct ry_mesh *m, uint32_t rail, bool on);
+/* From any thread: a peer that does not answer is to count as lost. The agent closes what it could
+ * still write through. False: it writes to this PE's heap without a NIC, and cannot be shut out. */
+bool ry_mesh_give_up(struct ry_mesh *m, uint32_t pe);
+/* From any thread: peers are to count this PE as lost, it will write to nobody any more. */
+void ry_mesh_leave(struct ry_mesh *m);
 /* The peer is lost: its channels are dead, its memory is not touched again. */
 void ry_agent_peer_lost(struct ry_mesh *m, uint32_t pe);
 /* Is every responder towards a lost PE RESET, so that nothing of it can land any more? */

@@ -4,9 +4,11 @@
 #include "host/error.h"
 #include "host/mesh.h"
 
-static int lost(uint32_t pe)
+static int lost(const struct ry_peer *p)
 {
-    return ry_fail(RY_ERR_PEER_LOST, "pe %u is lost: its process ended", pe);
+    return ry_fail(RY_ERR_PEER_LOST, "pe %u is lost: %s", p->pe,
+                   __atomic_load_n(&p->given_up, __ATOMIC_ACQUIRE) ? "it was given up"
+                                                                   : "its process ended");
 }
 
 int ry_mesh_peer_status(struct ry_mesh *m, uint32_t pe)
@@ -15,7 +17,7 @@ int ry_mesh_peer_status(struct ry_mesh *m, uint32_t pe)
     uint32_t overdue = 0;
 
     if (ry_peer_state(p) == RY_PEER_GONE)
-        return lost(pe);
+        return lost(p);
     for (uint32_t c = 0; c < p->n_channels; c++) {
         const struct ry_out_channel *oc = &p->out[c];
         uint64_t st = ry_observe_state(oc->ch);
@@ -24,7 +26,7 @@ int ry_mesh_peer_status(struct ry_mesh *m, uint32_t pe)
         overdue += ry_state_of(st) == RY_CH_PARKED && ry_channel_overdue(oc->ch, &m->env);
         /* the agent says that a PE is lost before it gives its channels up */
         if (ry_state_of(st) == RY_CH_DEAD && ry_peer_state(p) == RY_PEER_GONE)
-            return lost(pe);
+            return lost(p);
         if (ry_state_of(st) == RY_CH_DEAD || (overdue && overdue == p->n_channels))
             return ry_fail(RY_ERR_UNREACHABLE,
                            "pe %u is unreachable: no usable path within %.1f s, last tried rail "

@@ -64,7 +64,7 @@ static int let_in(struct ry_ctx *ctx, uint32_t pe, uint64_t deadline_ns)
     pthread_rwlock_unlock(&ctx->peers_lock);
     rc = ry_mesh_rehello(m, pe, deadline_ns);
     if (rc == RY_OK)
-        rc = ry_ctx_map_peer_again(ctx, &ex, pe, deadline_ns);
+        rc = ry_ctx_map_peers(ctx, &ex, pe, deadline_ns);
     if (rc)
         return rc;
     rc = ry_mesh_reconnect(m, pe, &ctx->peers_lock, deadline_ns);

@@ -11,6 +11,9 @@ enum {
     MESSAGE_CHUNKS = 4, /* requests of one message: completions come often enough to tell life */
 };
 
+_Static_assert((int)RY_MARK_CHANNELS == (int)RY_CHANNELS_MAX,
+               "a mark has a place for every channel");
+
 static int check(const struct ry_mesh *m, const void *remote, const void *local, size_t bytes,
                  uint32_t pe)
 {
@@ -133,9 +136,10 @@ int ry_get_nbi(ry_ctx *ctx, void *dst, const void *src, size_t bytes, uint32_t p
     return RY_OK;
 }
 
-/* Post a proof read on every channel to `pe` that has something to prove. What is posted behind it,
- * by the agent's answers to atomics for one, is not waited for. */
-static int prove(struct ry_mesh *m, struct ry_peer *p)
+/* Post a proof read on every channel to `pe` that has something to prove; goal[c] is the sequence
+ * behind it. What is posted behind it, by the agent's answers to atomics for one, is not waited
+ * for. */
+static int prove(struct ry_mesh *m, struct ry_peer *p, uint64_t *goal)
 {
     for (uint32_t c = 0; c < p->n_channels; c++) {
         struct ry_out_channel *oc = &p->out[c];
@@ -143,10 +147,10 @@ static int prove(struct ry_mesh *m, struct ry_peer *p)
         uint64_t head = ry_packed_seq(ry_observe_resv(r));
         int rc;
 
-        oc->quiet_goal = head;
+        goal[c] = head;
         if (head == ry_ld_acq64(&oc->ch->released))
             continue;
-        rc = ry_mesh_post_proof(m, p->pe, c, &oc->quiet_goal);
+        rc = ry_mesh_post_proof(m, p->pe, c, &goal[c]);
         if (rc)
             return rc;
     }
@@ -167,37 +171,39 @@ static int take_op_error(struct ry_peer *p, uint32_t c)
 
 /* Wait until all of one channel up to its proof is reusable: released, and every path that carried
  * it proven or fenced. */
-static int settle(struct ry_mesh *m, struct ry_peer *p, uint32_t c)
+static int settle(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint64_t goal)
 {
     struct ry_out_channel *oc = &p->out[c];
     struct ry_wait w;
     uint64_t acked;
 
+    if (ry_seq_ge(oc->quiet_seq, goal))
+        return take_op_error(p, c);
     ry_wait_begin(m, &w, p->pe, 0);
     for (;;) {
         int rc;
 
         ry_channel_progress(oc->ch, &m->env, &acked);
+        ry_channel_prove_to(oc->ch, goal);
         if (RY_MUT(RY_MUT_QUIET_WRONG_COUNTER))
             break;
-        if (RY_MUT(RY_MUT_QUIET_NO_SLOTS)
-                ? ry_seq_ge(acked, oc->quiet_goal)
-                : ry_channel_reusable(oc->ch, oc->quiet_seq, oc->quiet_goal))
+        if (RY_MUT(RY_MUT_QUIET_NO_SLOTS) ? ry_seq_ge(acked, goal)
+                                          : ry_channel_reusable(oc->ch, oc->quiet_seq, goal))
             break;
         rc = ry_wait_turn(m, &w);
         if (rc)
             return rc;
     }
-    oc->quiet_seq = oc->quiet_goal;
+    oc->quiet_seq = goal;
     return take_op_error(p, c);
 }
 
-static int settle_peer(struct ry_mesh *m, struct ry_peer *p)
+static int settle_peer(struct ry_mesh *m, struct ry_peer *p, const uint64_t *goal)
 {
     int rc, worst = RY_OK;
 
     for (uint32_t c = 0; c < p->n_channels && worst != RY_ERR_UNREACHABLE; c++) {
-        rc = settle(m, p, c);
+        rc = settle(m, p, c, goal[c]);
         worst = worst ? worst : rc;
     }
     return worst;
@@ -206,9 +212,9 @@ static int settle_peer(struct ry_mesh *m, struct ry_peer *p)
 /* What was queued for a PE that is gone is lost with it; later calls say so. */
 static int quiet_peer(struct ry_mesh *m, struct ry_peer *p)
 {
-    int rc = ry_peer_state(p) == RY_PEER_GONE ? RY_OK : prove(m, p);
+    int rc = ry_peer_state(p) == RY_PEER_GONE ? RY_OK : prove(m, p, p->quiet_goal);
 
-    return rc || ry_peer_state(p) == RY_PEER_GONE ? rc : settle_peer(m, p);
+    return rc || ry_peer_state(p) == RY_PEER_GONE ? rc : settle_peer(m, p, p->quiet_goal);
 }
 
 int ry_quiet(ry_ctx *ctx)
@@ -219,17 +225,51 @@ int ry_quiet(ry_ctx *ctx)
     /* all proofs are under way before the first is waited for */
     for (uint32_t i = 1; i < m->n_pes; i++) {
         struct ry_peer *p = &m->peers[(m->pe + i) % m->n_pes];
-        int rc = ry_peer_state(p) == RY_PEER_GONE ? RY_OK : prove(m, p);
+        int rc = ry_peer_state(p) == RY_PEER_GONE ? RY_OK : prove(m, p, p->quiet_goal);
 
         worst = worst ? worst : rc;
     }
     for (uint32_t i = 1; i < m->n_pes; i++) {
         struct ry_peer *p = &m->peers[(m->pe + i) % m->n_pes];
-        int rc = ry_peer_state(p) == RY_PEER_GONE ? RY_OK : settle_peer(m, p);
+        int rc = ry_peer_state(p) == RY_PEER_GONE ? RY_OK : settle_peer(m, p, p->quiet_goal);
 
         worst = worst ? worst : rc;
     }
     return worst;
+}
+
+int ry_mark_nbi(ry_ctx *ctx, uint32_t pe, ry_mark *mark)
+{
+    struct ry_mesh *m = &ctx->mesh;
+    ry_mark made = {.pe = pe};
+    int rc;
+
+    if (pe >= m->n_pes)
+        return ry_fail(RY_ERR_INVALID, "pe %u: this job has pes 0 to %u", pe, m->n_pes - 1);
+    made.incarnation = m->peers[pe].hello.incarnation;
+    rc = pe == m->pe ? RY_OK : prove(m, &m->peers[pe], made.seq);
+    if (rc == RY_OK)
+        *mark = made;
+    return rc;
+}
+
+int ry_mark_wait(ry_ctx *ctx, const ry_mark *mark)
+{
+    struct ry_mesh *m = &ctx->mesh;
+    struct ry_peer *p;
+
+    if (mark->pe >= m->n_pes)
+        return ry_fail(RY_ERR_INVALID, "a mark of pe %u: this job has pes 0 to %u", mark->pe,
+                       m->n_pes - 1);
+    p = &m->peers[mark->pe];
+    if (mark->pe == m->pe)
+        return RY_OK;
+    if (ry_peer_state(p) == RY_PEER_GONE || p->hello.incarnation != mark->incarnation)
+        return ry_fail(RY_ERR_PEER_LOST,
+                       "pe %u is lost, and with it what was queued in front of "
+                       "a mark",
+                       mark->pe);
+    return settle_peer(m, p, mark->seq);
 }
 
 /* Channels are independent: only what is proven on all of them comes before what follows on any. */

@@ -61,20 +61,22 @@ void ry_wait_begin(struct ry_mesh *m, struct ry_wait *w, uint32_t from, uint64_t
 }
 
 /* No deadline of the caller's: the peer is asked, and waited for as long as it answers. A slow peer
- * is not a dead link (rule 12); a peer that was not heard of for RAILYARD_TIMEOUT is. */
+ * is not a dead link (rule 12); a peer that was not heard of for RAILYARD_TIMEOUT is. That is the
+ * agent's count; should the agent itself not run, four times as long by the clock. */
 static int ask_peer(struct ry_mesh *m, const struct ry_wait *w, uint64_t now)
 {
     struct ry_peer *p = &m->peers[w->from];
     uint64_t asked = ry_ld_acq64(&p->asked_ns), heard = ry_ld_acq64(&p->heard_ns);
     uint64_t since = ry_max64(heard, ry_max64(asked, w->start_ns));
+    uint64_t past = now > since ? now - since : 0, limit = m->env.lost_ns_max;
 
-    if (now - w->start_ns < m->env.lost_ns_max / 4)
+    if (now - w->start_ns < limit / 4)
         return RY_OK;
     if (!asked)
         ry_st_rel64(&p->asked_ns, now);
-    if (asked && now > since && now - since > m->env.lost_ns_max)
+    if (asked && ((past > limit && ry_ld_acq64(&p->silent_ns) > limit) || past > 4 * limit))
         return ry_fail(RY_ERR_TIMEOUT, "pe %u has not answered for %.1f s: is it stopped?", w->from,
-                       (double)(now - since) / 1e9);
+                       (double)past / 1e9);
     return RY_OK;
 }
 

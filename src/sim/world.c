@@ -311,6 +311,7 @@ static void take_down(struct ry_sim_world *w)
 
     for (uint32_t i = 0; i < RY_SIM_TASKS; i++) {
         w->task[i].coro.run = NULL;
+        w->task[i].slow = false; /* else the next run would not begin as a first one does */
         w->wake_ns[i] = RY_SIM_NEVER;
     }
     for (uint32_t i = 0; i < w->plan.pes; i++) {

@@ -109,6 +109,7 @@ static int use_tuned(struct ry_tool_job *shared, const struct ep_flags *f, const
                                  .nic = shared->nic,
                                  .rails = shared->rails,
                                  .link_rate = shared->link_rate,
+                                 .device = shared->device,
                                  .pes = shared->n_pes,
                                  .nodes = shared->n_nodes,
                                  .tokens = job->tokens,
@@ -123,6 +124,11 @@ static int use_tuned(struct ry_tool_job *shared, const struct ep_flags *f, const
         return TOOL_OK;
     if (status != RY_OK)
         return ry_tool_error("ep", "%s", ry_last_error());
+    if (choice.sms) {
+        if (!shared->quiet)
+            printf("tuned for this shape: %u SMs\n", choice.sms);
+        return ry_tool_job_set(shared, true, "SMS=%u", choice.sms);
+    }
     if (!shared->quiet && !getenv(JOB_REPORTS)) /* its PEs take it too, in silence */
         printf("tuned for this shape: channels %u, chunk %uK\n", choice.channels,
                choice.chunk_bytes >> 10);
@@ -184,6 +190,9 @@ int ry_command_ep(int argc, char **argv)
     if (code == TOOL_OK)
         code = use_tuned(&shared, &f, &job);
     if (code == TOOL_OK)
+        code = ry_tool_gpu_read(&shared, &job.gpu);
+    job.on_gpu = shared.cuda;
+    if (code == TOOL_OK && !shared.cuda) /* GPUs have heaps of their own */
         code = set_heap(&shared, &job);
     if (code == TOOL_OK)
         code = ry_tool_job_check(&shared);

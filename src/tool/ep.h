@@ -6,6 +6,7 @@
 #include <railyard/ep.h>
 #include <railyard/reference.h>
 
+#include "gpu_setup.h"
 #include "start.h"
 
 struct ep_job {
@@ -15,6 +16,8 @@ struct ep_job {
     uint64_t seed;
     const char *routing; /* file, or NULL: the built-in gate */
     char source[256];    /* of the routing, for people */
+    bool on_gpu;         /* --device cuda: */
+    struct ry_tool_gpu gpu;
 };
 
 /* What every PE knows of all PEs' tokens. */
@@ -45,13 +48,19 @@ void ep_data_close(struct ep_data *d);
 void ep_data_iteration(struct ep_data *d, uint64_t i, uint32_t pe);
 void ep_data_input(const struct ep_data *d, uint32_t pe, ry_ep_input *in);
 
-/* The stand-in experts on what PE `pe` received: fills y. NO_MEMORY. */
+/* The stand-in experts on what PE `pe` received: fills y. ep NULL: the rows came from a GPU.
+ * NO_MEMORY. */
 int ep_data_experts(struct ep_data *d, const ry_ep *ep, uint32_t pe, const ry_ep_output *out);
+
+/* How many experts PE `pe` of n has; *first (may be NULL) is the first. */
+uint32_t ep_experts(const struct ep_job *job, uint32_t n_pes, uint32_t pe, uint32_t *first);
 
 /* The reference of this iteration with the PEs in `active` (NULL: all). */
 int ep_data_reference(struct ep_data *d, const uint64_t *active, ry_ref **ref);
 
 enum { EP_MASK_WORDS = (JOB_PES_MAX + 63) / 64 };
+
+struct ep_gpu;
 
 /* One PE at work. */
 struct ep_pe {
@@ -67,7 +76,9 @@ struct ep_pe {
     uint64_t active[EP_MASK_WORDS]; /* PEs in the newest result */
     ry_ref_tally tally;
     double start_s, shown_s;
-    double dispatch_s, combine_s; /* of this iteration */
+    double dispatch_s, combine_s;              /* of this iteration */
+    ry_ep_traffic dispatch_sent, combine_sent; /* likewise */
+    struct ep_gpu *gpu;                        /* NULL: on the host */
 };
 
 static inline bool ep_is_active(const struct ep_pe *p, uint32_t pe)

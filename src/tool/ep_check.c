@@ -12,12 +12,16 @@ int ep_check_dispatch(struct ep_pe *p, const ry_ep_output *out)
 {
     ry_ref_wire wire;
     ry_ref *ref;
-    ry_ep_active(p->ep, p->active);
+    if (p->ep) /* on GPUs nobody is masked: a loss is an error */
+        ry_ep_active(p->ep, p->active);
     int rc = ep_data_reference(&p->data, p->active, &ref);
     if (rc != RY_OK)
         return rc;
     ry_ref_wire_minimum(ref, p->me, &wire);
     p->minimum_bytes = wire.node_rows * wire.row_bytes;
+    if (p->gpu)
+        p->dispatch_sent.local_bytes =
+            (wire.self_rows + (p->job->gpu.p2p ? wire.local_rows : 0)) * wire.row_bytes;
     rc = ry_ref_check_dispatch(ref, p->me, out, &p->tally);
     ry_ref_destroy(ref);
     return rc == RY_OK ? ep_data_experts(&p->data, p->ep, p->me, out) : rc;
@@ -84,8 +88,12 @@ int ep_check_combine(struct ep_pe *p)
     float *weight_lost = calloc(p->job->tokens, sizeof *weight_lost);
     if (!weight_lost)
         return RY_ERR_NO_MEMORY;
-    ry_ep_active(p->ep, p->active);
-    uint64_t missing = ry_ep_lost(p->ep, weight_lost, p->job->tokens), masked = masked_pairs(p);
+    uint64_t missing = 0, masked = 0;
+    if (p->ep) {
+        ry_ep_active(p->ep, p->active);
+        missing = ry_ep_lost(p->ep, weight_lost, p->job->tokens);
+        masked = masked_pairs(p);
+    }
     int rc = ep_data_reference(&p->data, p->active, &ref);
     if (rc == RY_OK) {
         if (missing > masked)

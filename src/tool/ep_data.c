@@ -127,6 +127,42 @@ static uint16_t round_bf16(float f)
     return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
+/* e4m3: sign, 4 bits of exponent (bias 7), 3 of mantissa; 0x7f is NaN, there is no infinity. */
+static float decode_code(uint8_t code)
+{
+    int exponent = code >> 3 & 15, mantissa = code & 7;
+    float v = exponent ? (float)(8 + mantissa) : (float)mantissa;
+    uint32_t bits = (uint32_t)((exponent ? exponent : 1) - 10 + 127) << 23; /* 2^(e - 7 - 3) */
+    float power;
+    memcpy(&power, &bits, sizeof power);
+    v *= power;
+    if ((code & 0x7f) == 0x7f) {
+        bits = 0x7fc00000;
+        memcpy(&v, &bits, sizeof v);
+    }
+    return code & 0x80 ? -v : v;
+}
+
+/* Codes and one f32 scale for each 128 channels. */
+static void decode_row(uint32_t hidden, const ry_ep_output *out, uint32_t row, float *wide)
+{
+    const uint8_t *codes = (const uint8_t *)out->x + row * out->x_stride;
+    const uint8_t *scales = (const uint8_t *)out->scales + row * out->scales_stride;
+    for (uint32_t c = 0; c < hidden; c++) {
+        float scale;
+        memcpy(&scale, scales + c / 128 * sizeof scale, sizeof scale);
+        wide[c] = decode_code(codes[c]) * scale;
+    }
+}
+
+uint32_t ep_experts(const struct ep_job *job, uint32_t n_pes, uint32_t pe, uint32_t *first)
+{
+    uint32_t each = job->attr.experts / n_pes, rest = job->attr.experts % n_pes;
+    if (first)
+        *first = pe * each + (pe < rest ? pe : rest);
+    return each + (pe < rest);
+}
+
 /* Row `row` as an expert reads it: bf16. */
 static const void *received(struct ep_data *d, const ry_ep *ep, const ry_ep_output *out,
                             uint32_t row)
@@ -136,7 +172,10 @@ static const void *received(struct ep_data *d, const ry_ep *ep, const ry_ep_outp
         return (const char *)out->x + row * out->x_stride;
     float *wide = d->scratch;
     uint16_t *narrow = (uint16_t *)(wide + hidden);
-    ry_ep_dequantise(ep, out, row, wide);
+    if (ep)
+        ry_ep_dequantise(ep, out, row, wide);
+    else
+        decode_row(hidden, out, row, wide);
     for (uint32_t c = 0; c < hidden; c++)
         narrow[c] = round_bf16(wide[c]);
     return narrow;
@@ -156,7 +195,7 @@ static int room(struct ep_data *d, size_t rows)
 
 static int experts_ll(struct ep_data *d, const ry_ep *ep, uint32_t pe, const ry_ep_output *out)
 {
-    uint32_t local = ry_ep_local_experts(ep, pe), first = ry_ep_first_expert(ep, pe);
+    uint32_t first, local = ep_experts(d->job, d->n_pes, pe, &first);
     uint32_t hidden = d->job->attr.hidden, most = d->job->attr.tokens_max;
     int rc = room(d, (size_t)local * d->n_pes * most);
     for (uint32_t e = 0; rc == RY_OK && e < local; e++) {
@@ -172,8 +211,9 @@ static int experts_ll(struct ep_data *d, const ry_ep *ep, uint32_t pe, const ry_
 
 static int experts_ht(struct ep_data *d, const ry_ep *ep, uint32_t pe, const ry_ep_output *out)
 {
-    uint32_t first = ry_ep_first_expert(ep, pe), topk = d->job->attr.topk;
+    uint32_t first, topk = d->job->attr.topk;
     size_t hidden = d->job->attr.hidden;
+    ep_experts(d->job, d->n_pes, pe, &first);
     int rc = room(d, out->rows);
     uint16_t *copy = rc == RY_OK ? malloc((topk + 1) * hidden * sizeof *copy) : NULL;
     const void **rows = malloc(topk * sizeof *rows);

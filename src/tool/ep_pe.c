@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ep.h"
+#include "ep_gpu.h"
 
 static bool leads(const struct ep_pe *p)
 {
@@ -63,6 +63,24 @@ static void show_progress(struct ep_pe *p, uint64_t i)
                 (unsigned long long)wrong);
 }
 
+static int host_dispatch(struct ep_pe *p, const ry_ep_input *in, ry_ep_output *out)
+{
+    double t0 = ry_tool_now_s();
+    int rc = ry_ep_dispatch(p->ep, in, out, RY_EP_BOTH);
+    p->dispatch_s = ry_tool_now_s() - t0;
+    return rc;
+}
+
+static int host_combine(struct ep_pe *p)
+{
+    size_t stride = p->job->attr.hidden * sizeof(uint16_t);
+    double t0 = ry_tool_now_s();
+    int rc = ry_ep_combine(p->ep, p->data.y, stride, p->data.out, stride, RY_EP_BOTH);
+    p->combine_s = ry_tool_now_s() - t0;
+    ry_ep_last_traffic(p->ep, &p->dispatch_sent, &p->combine_sent);
+    return rc;
+}
+
 static int iteration(struct ep_pe *p)
 {
     ry_ep_input in;
@@ -73,18 +91,14 @@ static int iteration(struct ep_pe *p)
     int rc = meet(p);
     if (rc != RY_OK)
         return rc;
-    double t0 = ry_tool_now_s();
-    rc = ry_ep_dispatch(p->ep, &in, &out, RY_EP_BOTH);
-    p->dispatch_s = ry_tool_now_s() - t0;
+    rc = p->gpu ? ep_gpu_dispatch(p, &in, &out) : host_dispatch(p, &in, &out);
     if (rc == RY_OK)
         rc = ep_check_dispatch(p, &out);
     if (rc == RY_OK)
         rc = meet(p);
     if (rc != RY_OK)
         return rc;
-    t0 = ry_tool_now_s();
-    rc = ry_ep_combine(p->ep, p->data.y, stride, p->data.out, stride, RY_EP_BOTH);
-    p->combine_s = ry_tool_now_s() - t0;
+    rc = p->gpu ? ep_gpu_combine(p) : host_combine(p);
     return rc == RY_OK ? ep_check_combine(p) : rc;
 }
 
@@ -101,9 +115,10 @@ static void usage_grew(struct ry_report *r, double at_s)
 static void account(struct ep_pe *p)
 {
     struct ry_report *r = p->report;
-    ry_ep_traffic d = {0}, c = {0};
     double at = ry_tool_now_s() - p->start_s;
-    ry_ep_last_traffic(p->ep, &d, &c);
+    if (p->gpu)
+        ep_gpu_account(p, at);
+    const ry_ep_traffic d = p->dispatch_sent, c = p->combine_sent;
     ry_samples_add(&r->dispatch.time, p->dispatch_s * 1e6);
     ry_samples_add(&r->combine.time, p->combine_s * 1e6);
     ry_samples_add(&r->step, (p->dispatch_s + p->combine_s) * 1e6);
@@ -112,7 +127,8 @@ static void account(struct ep_pe *p)
     r->dispatch.local_bytes += d.local_bytes;
     r->combine.rail_bytes += c.rail_bytes;
     r->combine.local_bytes += c.local_bytes;
-    ry_track_add(&r->track, p->ctx, at);
+    if (!p->gpu)
+        ry_track_add(&r->track, p->ctx, at);
     if (r->at % 16 == 0)
         usage_grew(r, at);
     __atomic_store_n(&r->at, r->at + 1, __ATOMIC_RELAXED);
@@ -135,6 +151,8 @@ static int begin_counting(struct ep_pe *p)
     ry_report_base(p->report, p->ctx);
     ry_track_add(&p->report->track, p->ctx, 0);
     p->report->origin_s = p->start_s;
+    if (p->gpu)
+        ep_gpu_begin(p->gpu);
     ry_fault_start(p->ctx);
     return rc;
 }
@@ -175,10 +193,19 @@ static int loop(struct ep_pe *p, uint64_t first)
     return rc;
 }
 
+static int exchange_open(struct ep_pe *p, struct ep_gpu *gpu)
+{
+    if (!p->job->on_gpu)
+        return ry_ep_create(p->ctx, &p->job->attr, &p->ep);
+    p->gpu = gpu;
+    return ep_gpu_open(p, p->job, gpu);
+}
+
 void ep_body(ry_ctx *ctx, const struct ry_run *run, struct ry_report *report)
 {
     const struct ep_job *job = run->arg;
     struct ep_pe *p = calloc(1, sizeof *p);
+    struct ep_gpu gpu;
     void *stop = NULL;
     if (!p) {
         ry_report_fail(report, RY_ERR_NO_MEMORY);
@@ -196,7 +223,7 @@ void ep_body(ry_ctx *ctx, const struct ry_run *run, struct ry_report *report)
         rc = ry_malloc(ctx, sizeof *p->stop, &stop);
     p->stop = stop;
     if (rc == RY_OK)
-        rc = ry_ep_create(ctx, &job->attr, &p->ep);
+        rc = exchange_open(p, &gpu);
     if (rc == RY_OK)
         rc = loop(p, ry_incarnation(ctx) > 0 ? catch_up(p, run) : 0);
     if (rc != RY_OK)
@@ -205,6 +232,11 @@ void ep_body(ry_ctx *ctx, const struct ry_run *run, struct ry_report *report)
     report->lost = p->tally.lost;
     report->duplicated = p->tally.duplicated;
     report->corrupted = p->tally.corrupted;
+    if (p->gpu) {
+        ry_report_collect(report, ctx);
+        ep_gpu_report(p->gpu, report);
+        ep_gpu_close(p, p->gpu);
+    }
     ry_ep_destroy(p->ep);
     ep_data_close(&p->data);
     free(p);

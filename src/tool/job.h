@@ -26,6 +26,7 @@ struct ry_tool_job {
     bool launched; /* somebody else's launcher has started this process as one PE */
     bool quiet;    /* stdout belongs to JSON */
     bool both;     /* --failover both */
+    bool cuda;     /* --device cuda, once ry_tool_gpu_read has looked */
     uint64_t seed_value, duration_ns;
     char *settings[JOB_SETTINGS];
     uint32_t n_settings;

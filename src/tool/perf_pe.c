@@ -96,19 +96,44 @@ static int one(struct perf_pe *p, uint64_t i, uint64_t size, bool wait)
                 : ry_get_nbi(p->ctx, p->landing + at, p->window + at, size, p->peer);
 }
 
-/* n operations from number *i on, 16 at a time. */
-static int batch(struct perf_pe *p, uint64_t *i, uint64_t n, uint64_t size)
+/* Operations under way: two halves of PERF_OUTSTANDING, each with a mark behind it. While the older
+ * is waited for the younger is under way, so that the link never runs dry. */
+struct flow {
+    ry_mark mark[2];
+    uint64_t halves;
+};
+
+/* n more operations from number *i on. */
+static int flow_on(struct perf_pe *p, struct flow *f, uint64_t *i, uint64_t n, uint64_t size)
 {
     int rc = RY_OK;
-    for (uint64_t k = 0; rc == RY_OK && k < n;) {
-        uint64_t part = n - k < PERF_OUTSTANDING ? n - k : PERF_OUTSTANDING;
+    for (uint64_t k = 0; rc == RY_OK && k < n; f->halves += rc == RY_OK) {
+        uint64_t part = n - k < PERF_OUTSTANDING / 2 ? n - k : PERF_OUTSTANDING / 2;
+        ry_mark *mark = &f->mark[f->halves % 2];
+        if (f->halves >= 2)
+            rc = ry_mark_wait(p->ctx, mark);
         for (uint64_t j = 0; rc == RY_OK && j < part; j++)
             rc = one(p, (*i)++, size, false);
         if (rc == RY_OK)
-            rc = ry_quiet(p->ctx);
+            rc = ry_mark_nbi(p->ctx, p->peer, mark);
         k += part;
     }
     return rc;
+}
+
+/* Wait for all of them. */
+static int flow_end(struct perf_pe *p, struct flow *f)
+{
+    int rc = f->halves ? ry_mark_wait(p->ctx, &f->mark[(f->halves - 1) % 2]) : RY_OK;
+    f->halves = 0;
+    return rc;
+}
+
+static int batch(struct perf_pe *p, uint64_t *i, uint64_t n, uint64_t size)
+{
+    struct flow f = {.halves = 0};
+    int rc = flow_on(p, &f, i, n, size);
+    return rc == RY_OK ? flow_end(p, &f) : rc;
 }
 
 /* The same bytes moved by one thread's memcpy, in the same memory and the same order. It takes
@@ -150,7 +175,11 @@ static void rail_bytes(struct perf_pe *p, uint64_t *bytes)
     }
 }
 
-enum { COPY_TURNS = 64 }; /* of memcpy in a row */
+enum {
+    COPY_TURNS = 64,     /* of memcpy in a row, about */
+    COPY_AT_ONCE = 64,   /* copies in a turn, at most */
+    COPIES_OF_TIMED = 4, /* turns, all at the start, where the run has a given time */
+};
 
 static int by_value(const void *a, const void *b)
 {
@@ -187,42 +216,79 @@ static int compare_failover(struct perf_pe *p, uint64_t *i, struct ry_perf_row *
     return RY_OK;
 }
 
-static int measure(struct perf_pe *p, struct ry_perf_row *row, uint64_t *used)
+/* Operations that are waited for one by one. */
+static int measure_alone(struct perf_pe *p, struct ry_perf_row *row, uint64_t *i)
 {
-    uint64_t before[REPORT_RAILS] = {0}, after[REPORT_RAILS] = {0}, i = 0;
-    uint64_t alone = row->iters < 1000 ? row->iters : 1000;
+    uint64_t n = row->iters < 1000 ? row->iters : 1000;
     int rc = RY_OK;
-    if (p->job->duration_ns && alone > 64)
-        alone = 64;
-    for (uint64_t k = 0; rc == RY_OK && k < alone; k++) {
+    if (p->job->duration_ns && n > 64)
+        n = 64;
+    for (uint64_t k = 0; rc == RY_OK && k < n; k++) {
         double t0 = ry_tool_now_s();
-        rc = one(p, i++, row->bytes, true);
+        rc = one(p, (*i)++, row->bytes, true);
         ry_samples_add(&p->samples, (ry_tool_now_s() - t0) * 1e6);
         if (ry_tool_now_s() - p->start_s > 20 && k >= 16)
             break; /* a slow link */
     }
+    return rc;
+}
+
+/* How much is done without a pause: in runs of a given time all behind the first few copies. */
+static uint64_t stretch(const struct perf_pe *p, const struct ry_perf_row *row, uint64_t turn)
+{
+    uint64_t n = row->iters / COPY_TURNS / PERF_OUTSTANDING * PERF_OUTSTANDING;
+    if (p->job->duration_ns)
+        return turn < COPIES_OF_TIMED ? PERF_OUTSTANDING : UINT64_MAX;
+    return n < COPY_AT_ONCE ? COPY_AT_ONCE : n;
+}
+
+/* Operations with a window of them under way, in stretches, memcpy between. *s: what they took. */
+static int measure_flow(struct perf_pe *p, struct ry_perf_row *row, uint64_t *i,
+                        struct copying *copies, double *s)
+{
+    double limit_s = (double)p->job->duration_ns * 1e-9;
+    uint64_t n = 0, turn = 0;
+    bool timed = p->job->duration_ns != 0;
+    int rc = RY_OK;
+    while (rc == RY_OK && (timed ? *s < limit_s : n < row->iters)) {
+        struct flow f = {.halves = 0};
+        uint64_t len = stretch(p, row, turn);
+        if (!timed || turn++ < COPIES_OF_TIMED)
+            copy_some(copies, row->bytes, *i, len < COPY_AT_ONCE ? len : COPY_AT_ONCE);
+        double t0 = ry_tool_now_s(), now = t0;
+        for (uint64_t k = 0; rc == RY_OK && k < len; k += PERF_OUTSTANDING) {
+            uint64_t left = timed ? PERF_OUTSTANDING : row->iters - n;
+            uint64_t part = left < PERF_OUTSTANDING ? left : PERF_OUTSTANDING;
+            if (timed ? *s + now - t0 >= limit_s : left == 0)
+                break;
+            rc = flow_on(p, &f, i, part, row->bytes);
+            n += rc == RY_OK ? part : 0;
+            now = ry_tool_now_s();
+            ry_track_add(&p->report->track, p->ctx, now - p->start_s);
+            __atomic_store_n(&p->report->at, p->report->at + part, __ATOMIC_RELAXED);
+        }
+        if (rc == RY_OK)
+            rc = flow_end(p, &f);
+        *s += ry_tool_now_s() - t0;
+    }
+    row->iters = n;
+    return rc;
+}
+
+static int measure(struct perf_pe *p, struct ry_perf_row *row, uint64_t *used)
+{
+    uint64_t before[REPORT_RAILS] = {0}, after[REPORT_RAILS] = {0}, i = 0;
+    struct copying copies;
+    double s = 0;
+    int rc = measure_alone(p, row, &i);
     if (rc == RY_OK && p->job->both)
         rc = compare_failover(p, &i, row);
     rail_bytes(p, before);
-    double s = 0, limit_s = (double)p->job->duration_ns * 1e-9;
-    uint64_t n = 0, turns = row->iters / PERF_OUTSTANDING / COPY_TURNS + 1, turn = 0;
-    struct copying copies;
     copy_begin(&copies, p, row->bytes);
-    while (rc == RY_OK && (p->job->duration_ns ? s < limit_s : n < row->iters)) {
-        if (p->job->duration_ns ? turn++ < 4 : turn++ % turns == 0)
-            copy_some(&copies, row->bytes, i, PERF_OUTSTANDING);
-        double t0 = ry_tool_now_s();
-        uint64_t part = row->iters - n < PERF_OUTSTANDING ? row->iters - n : PERF_OUTSTANDING;
-        part = p->job->duration_ns ? PERF_OUTSTANDING : part;
-        rc = batch(p, &i, part, row->bytes);
-        n += rc == RY_OK ? part : 0;
-        s += ry_tool_now_s() - t0;
-        ry_track_add(&p->report->track, p->ctx, ry_tool_now_s() - p->start_s);
-        __atomic_store_n(&p->report->at, p->report->at + part, __ATOMIC_RELAXED);
-    }
+    if (rc == RY_OK)
+        rc = measure_flow(p, row, &i, &copies, &s);
     rail_bytes(p, after);
-    row->iters = n;
-    row->moved_bytes = n * row->bytes;
+    row->moved_bytes = row->iters * row->bytes;
     row->gbps = s > 0 ? (double)row->moved_bytes / s * 1e-9 : 0;
     row->memcpy_gbps = copies.s > 0 ? copies.bytes / copies.s * 1e-9 : 0;
     for (uint32_t r = 0; r < REPORT_RAILS; r++)

@@ -63,7 +63,7 @@ static void thin(struct ry_track *t)
     t->stride *= 2;
 }
 
-void ry_track_add(struct ry_track *t, ry_ctx *ctx, double at_s)
+void ry_track_bytes(struct ry_track *t, const uint64_t *bytes, double at_s)
 {
     if (t->stride == 0)
         t->stride = 1;
@@ -74,12 +74,19 @@ void ry_track_add(struct ry_track *t, ry_ctx *ctx, double at_s)
         thin(t);
     struct ry_track_point *p = &t->point[t->n++];
     *p = (struct ry_track_point){.at_s = (float)at_s};
+    memcpy(p->bytes, bytes, sizeof p->bytes);
+}
+
+void ry_track_add(struct ry_track *t, ry_ctx *ctx, double at_s)
+{
+    uint64_t bytes[REPORT_RAILS] = {0};
     uint32_t rails = ry_rail_count(ctx);
     for (uint32_t r = 0; r < rails && r < REPORT_RAILS; r++) {
         ry_rail rail;
         if (ry_rail_get(ctx, r, &rail) == RY_OK)
-            p->bytes[r] = rail.tx_bytes;
+            bytes[r] = rail.tx_bytes;
     }
+    ry_track_bytes(t, bytes, at_s);
 }
 
 static uint32_t count_files(const char *folder)
@@ -136,6 +143,8 @@ static void read_all_sent(struct ry_report *r, ry_ctx *ctx, bool before)
 void ry_report_collect(struct ry_report *r, ry_ctx *ctx)
 {
     uint32_t rails = ry_rail_count(ctx);
+    if (r->collected)
+        return;
     r->n_rails = rails < REPORT_RAILS ? rails : REPORT_RAILS;
     for (uint32_t i = 0; i < r->n_rails; i++) {
         ry_rail rail;

@@ -41,6 +41,8 @@ struct ry_track {
     } point[TRACK_MAX];
 };
 void ry_track_add(struct ry_track *t, ry_ctx *ctx, double at_s);
+/* The same from bytes[REPORT_RAILS]. */
+void ry_track_bytes(struct ry_track *t, const uint64_t *bytes, double at_s);
 
 /* What the process takes. */
 struct ry_usage {
@@ -91,6 +93,7 @@ struct ry_report {
     char events[REPORT_EVENTS][120];
     uint64_t base[REPORT_RAILS]; /* bytes of each rail when the warm-up was over */
     struct ry_track track;
+    bool collected; /* rails and faults are in: a later collect changes nothing */
 
     /* ep */
     uint64_t checked, lost, duplicated, corrupted, masked;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* railyard tune: sweeps channels and chunk sizes for a shape, in bounded time. Each try is a run
- * of `railyard ep`, so what is measured is what is used. */
+/* railyard tune: sweeps channels and chunk sizes for a shape (on GPUs the number of SMs), in bounded
+ * time. Each try is a run of `railyard ep`, so what is measured is what is used. */
 #include <errno.h>
 #include <fcntl.h>
 #include <railyard/config.h>
 #include <railyard/tune.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,15 +20,19 @@
 
 static const char usage[] =
     "usage: railyard tune [FLAG...]\n\n"
-    "Tries channels and chunk sizes for a shape, prints what was best, and writes it to a file\n"
-    "that railyard ep and the library load for the same machine and shape.";
+    "Tries channels and chunk sizes for a shape, with --device cuda numbers of SMs, prints what "
+    "was\n"
+    "best, and writes it to a file that railyard ep and the library load for the same machine and\n"
+    "shape.";
 
 static const uint32_t channel_list[] = {1, 2, 4, 8};
 static const uint32_t chunk_list[] = {256 << 10, 64 << 10, 16 << 10};
+static const uint32_t sms_list[] = {24, 48, 96, 132, 64, 16, 32, 12, 8};
 
 enum {
     CHANNELS = sizeof channel_list / sizeof channel_list[0],
     CHUNKS = sizeof chunk_list / sizeof chunk_list[0],
+    SMS = sizeof sms_list / sizeof sms_list[0],
     TRIES = CHANNELS * CHUNKS,
     FINALISTS = 3
 };
@@ -35,6 +40,7 @@ enum {
 struct
 try {
     uint32_t channels, chunk_bytes;
+    uint32_t sms; /* 0: on the host */
     unsigned runs;
     double dispatch_us, combine_us, dispatch_gbps, combine_gbps; /* of the best run */
 };
@@ -44,7 +50,7 @@ struct tuner {
     char exe[4096];
     char json[64];
     uint64_t end_ns;
-    unsigned done, planned;
+    unsigned done, planned, n_tries;
     struct try tries[TRIES];
 };
 
@@ -69,14 +75,30 @@ static void show_progress(const struct tuner *tuner, const char *what)
         fputs("\r\033[K", stderr);
 }
 
+static bool on_gpu(const struct tuner *tuner)
+{
+    return tuner->flags.device && strcmp(tuner->flags.device, "cuda") == 0;
+}
+
+/* "channels 2, chunk 64K", or "24 SMs". */
+static const char *name_of(const struct try *try, char *text, size_t cap)
+{
+    if (try->sms)
+        snprintf(text, cap, "%u SMs", try->sms);
+    else
+        snprintf(text, cap, "channels %u, chunk %uK", try->channels, try->chunk_bytes >> 10);
+    return text;
+}
+
 /* Runs `ep` with one choice; the child's words go nowhere, its JSON is read. */
 static pid_t start_try(const struct tuner *tuner, const struct try *try, const char *iters)
 {
-    char channels[16], chunk[16];
+    char channels[16], chunk[16], sms[16];
     const char *argv[RY_TUNE_ARGS + 12];
     unsigned n = 0;
     snprintf(channels, sizeof channels, "%u", try->channels);
     snprintf(chunk, sizeof chunk, "%uK", try->chunk_bytes >> 10);
+    snprintf(sms, sizeof sms, "%u", try->sms);
     argv[n++] = tuner->exe;
     argv[n++] = "ep";
     n += ry_tune_arguments(&tuner->flags, argv + n);
@@ -94,7 +116,7 @@ static pid_t start_try(const struct tuner *tuner, const struct try *try, const c
     dup2(null, STDIN_FILENO);
     dup2(null, STDOUT_FILENO);
     dup2(null, STDERR_FILENO);
-    setenv("RAILYARD_CHUNK", chunk, 1);
+    setenv(try->sms ? "RAILYARD_SMS" : "RAILYARD_CHUNK", try->sms ? sms : chunk, 1);
     execv(tuner->exe, (char *const *)argv);
     _exit(127);
 }
@@ -143,8 +165,7 @@ static int read_figures(const struct tuner *tuner, struct try *try)
 static int run_try(struct tuner *tuner, struct try *try, const char *iters)
 {
     char what[48];
-    snprintf(what, sizeof what, "channels %u, chunk %uK", try->channels, try->chunk_bytes >> 10);
-    show_progress(tuner, what);
+    show_progress(tuner, name_of(try, what, sizeof what));
     pid_t child = start_try(tuner, try, iters);
     if (child < 0)
         return ry_tool_error("tune", "cannot start a run: %s", strerror(errno));
@@ -161,10 +182,7 @@ static int run_try(struct tuner *tuner, struct try *try, const char *iters)
     return TOOL_OK;
 }
 
-static double total_us(const struct try *try)
-{
-    return try->dispatch_us + try->combine_us;
-}
+static double total_us(const struct try *try) { return try->dispatch_us + try->combine_us; }
 
 static int compare_tries(const void *a, const void *b)
 {
@@ -174,26 +192,33 @@ static int compare_tries(const void *a, const void *b)
     return (total_us(x) > total_us(y)) - (total_us(x) < total_us(y));
 }
 
+/* Few channels and large chunks first, or the likely numbers of SMs: where time is short, the likely
+ * best are tried. */
+static void list_tries(struct tuner *tuner)
+{
+    for (unsigned i = 0; on_gpu(tuner) && i < SMS; i++)
+        tuner->tries[tuner->n_tries++] =
+            (struct try){.channels = 2, .chunk_bytes = chunk_list[0], .sms = sms_list[i]};
+    for (unsigned i = 0; !on_gpu(tuner) && i < CHUNKS * CHANNELS; i++)
+        tuner->tries[tuner->n_tries++] = (struct try){.channels = channel_list[i % CHANNELS],
+                                                      .chunk_bytes = chunk_list[i / CHANNELS]};
+}
+
 /* All choices once; then the best few again, longer. Stops when the time is over. */
 static int sweep(struct tuner *tuner)
 {
-    unsigned count = 0;
     int code = TOOL_OK;
-    /* a few channels and large chunks first: where time is short, the likely best are tried */
-    for (unsigned c = 0; c < CHUNKS; c++) {
-        for (unsigned i = 0; i < CHANNELS; i++)
-            tuner->tries[count++] =
-                (struct try){.channels = channel_list[i], .chunk_bytes = chunk_list[c]};
-    }
-    tuner->planned = TRIES + FINALISTS;
-    for (unsigned i = 0; i < TRIES && code == TOOL_OK && now_ns() < tuner->end_ns; i++)
+    list_tries(tuner);
+    tuner->planned = tuner->n_tries + FINALISTS;
+    for (unsigned i = 0; i < tuner->n_tries && code == TOOL_OK && now_ns() < tuner->end_ns; i++)
         code = run_try(tuner, &tuner->tries[i], tuner->flags.iters);
-    qsort(tuner->tries, TRIES, sizeof tuner->tries[0], compare_tries);
-    for (unsigned i = 0; i < FINALISTS && code == TOOL_OK && now_ns() < tuner->end_ns; i++) {
+    qsort(tuner->tries, tuner->n_tries, sizeof tuner->tries[0], compare_tries);
+    for (unsigned i = 0;
+         i < FINALISTS && i < tuner->n_tries && code == TOOL_OK && now_ns() < tuner->end_ns; i++) {
         if (tuner->tries[i].runs)
             code = run_try(tuner, &tuner->tries[i], tuner->flags.iters);
     }
-    qsort(tuner->tries, TRIES, sizeof tuner->tries[0], compare_tries);
+    qsort(tuner->tries, tuner->n_tries, sizeof tuner->tries[0], compare_tries);
     tuner->done = tuner->planned;
     show_progress(tuner, "");
     return code;
@@ -201,44 +226,47 @@ static int sweep(struct tuner *tuner)
 
 static void print_table(const struct tuner *tuner)
 {
-    printf("%8s %8s %14s %14s\n", "channels", "chunk", "dispatch us", "combine us");
-    for (unsigned i = 0; i < TRIES; i++) {
+    char name[48];
+    printf("%-24s %14s %14s\n", on_gpu(tuner) ? "SMs" : "channels and chunk", "dispatch us",
+           "combine us");
+    for (unsigned i = 0; i < tuner->n_tries; i++) {
         const struct try *try = &tuner->tries[i];
         if (try->runs)
-            printf("%8u %7uK %14.1f %14.1f\n", try->channels, try->chunk_bytes >> 10,
-                   try->dispatch_us, try->combine_us);
+            printf("%-24s %14.1f %14.1f\n", name_of(try, name, sizeof name), try->dispatch_us,
+                   try->combine_us);
     }
     const struct try *dispatch = &tuner->tries[0], *combine = &tuner->tries[0];
-    for (unsigned i = 1; i < TRIES && tuner->tries[i].runs; i++) {
+    for (unsigned i = 1; i < tuner->n_tries && tuner->tries[i].runs; i++) {
         if (tuner->tries[i].dispatch_us < dispatch->dispatch_us)
             dispatch = &tuner->tries[i];
         if (tuner->tries[i].combine_us < combine->combine_us)
             combine = &tuner->tries[i];
     }
-    printf("[tuning] best dispatch (%s): channels %u, chunk %uK: %.1f us, %.3f GB/s\n",
-           tuner->flags.dtype, dispatch->channels, dispatch->chunk_bytes >> 10,
-           dispatch->dispatch_us, dispatch->dispatch_gbps);
-    printf("[tuning] best combine: channels %u, chunk %uK: %.1f us, %.3f GB/s\n",
-           combine->channels, combine->chunk_bytes >> 10, combine->combine_us,
-           combine->combine_gbps);
-    printf("[tuning] best of both: channels %u, chunk %uK: %.1f us\n", tuner->tries[0].channels,
-           tuner->tries[0].chunk_bytes >> 10, total_us(&tuner->tries[0]));
-    puts("[tuning] SMs: the host moves these bytes, there is nothing to sweep");
+    printf("[tuning] best dispatch (%s): %s: %.1f us, %.3f GB/s\n", tuner->flags.dtype,
+           name_of(dispatch, name, sizeof name), dispatch->dispatch_us, dispatch->dispatch_gbps);
+    printf("[tuning] best combine: %s: %.1f us, %.3f GB/s\n", name_of(combine, name, sizeof name),
+           combine->combine_us, combine->combine_gbps);
+    printf("[tuning] best of both: %s: %.1f us\n", name_of(&tuner->tries[0], name, sizeof name),
+           total_us(&tuner->tries[0]));
+    if (!on_gpu(tuner))
+        puts("[tuning] SMs: the host moves these bytes, there is nothing to sweep");
 }
 
 static json_t *to_json(const struct tuner *tuner)
 {
     json_t *list = json_array();
-    for (unsigned i = 0; i < TRIES; i++) {
+    for (unsigned i = 0; i < tuner->n_tries; i++) {
         const struct try *try = &tuner->tries[i];
         if (try->runs)
-            json_array_append_new(
-                list, json_pack("{s:i, s:i, s:i, s:f, s:f}", "channels", (int)try->channels,
-                                "chunk_bytes", (int)try->chunk_bytes, "runs", (int)try->runs,
-                                "dispatch_us", try->dispatch_us, "combine_us", try->combine_us));
+            json_array_append_new(list, json_pack("{s:i, s:i, s:i, s:i, s:f, s:f}", "channels",
+                                                  (int)try->channels, "chunk_bytes",
+                                                  (int)try->chunk_bytes, "sms", (int)try->sms,
+                                                  "runs", (int)try->runs, "dispatch_us",
+                                                  try->dispatch_us, "combine_us", try->combine_us));
     }
-    return json_pack("{s:o, s:i, s:i}", "rows", list, "channels", (int)tuner->tries[0].channels,
-                     "chunk_bytes", (int)tuner->tries[0].chunk_bytes);
+    return json_pack("{s:o, s:i, s:i, s:i}", "rows", list, "channels",
+                     (int)tuner->tries[0].channels, "chunk_bytes", (int)tuner->tries[0].chunk_bytes,
+                     "sms", (int)tuner->tries[0].sms);
 }
 
 static int report(struct tuner *tuner, const ry_tune_shape *shape)
@@ -252,6 +280,7 @@ static int report(struct tuner *tuner, const ry_tune_shape *shape)
         print_table(tuner);
     const ry_tune_choice choice = {.channels = best->channels,
                                    .chunk_bytes = best->chunk_bytes,
+                                   .sms = best->sms,
                                    .dispatch_us = best->dispatch_us,
                                    .combine_us = best->combine_us};
     char path[4096];

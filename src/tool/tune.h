@@ -11,7 +11,7 @@ enum { RY_TUNE_ARGS = 32 };
 struct ry_tune_flags {
     /* of the shape */
     const char *tokens, *hidden, *experts, *topk, *mode, *dtype, *routing;
-    const char *pes, *nodes, *rails, *nic, *link_rate;
+    const char *pes, *nodes, *rails, *nic, *link_rate, *device, *p2p;
     /* of tune */
     const char *iters, *time, *file, *json;
 };

@@ -38,9 +38,12 @@ static int read_shape(const struct ry_tune_flags *flags, ry_tune_shape *shape)
                              .dtype = flags->dtype,
                              .nic = flags->nic,
                              .rails = flags->rails,
-                             .link_rate = flags->link_rate};
+                             .link_rate = flags->link_rate,
+                             .device = flags->device};
     if (strcmp(flags->mode, "ll") != 0 && strcmp(flags->mode, "ht") != 0)
         return ry_tool_error("tune", "--mode '%s' is not ll or ht", flags->mode), -1;
+    if (flags->device && strcmp(flags->device, "host") != 0 && strcmp(flags->device, "cuda") != 0)
+        return ry_tool_error("tune", "--device '%s' is not host or cuda", flags->device), -1;
     if (strcmp(flags->dtype, "bf16") != 0 && strcmp(flags->dtype, "fp8") != 0)
         return ry_tool_error("tune", "--dtype '%s' is not bf16 or fp8", flags->dtype), -1;
     if (read_number("--pes", flags->pes, &shape->pes) != 0 ||
@@ -77,6 +80,8 @@ int ry_tune_read_flags(int argc, char **argv, const char *usage, struct ry_tune_
         {"--rails", &f->rails, NULL, "R or R0,R1,...: rails of a PE, or one number a node"},
         {"--nic", &f->nic, NULL, "emu, verbs or mlx5"},
         {"--link-rate", &f->link_rate, NULL, "RATE or RATE0,RATE1,...: of each rail"},
+        {"--device", &f->device, NULL, "host, or cuda: SM counts are swept"},
+        {"--p2p", &f->p2p, NULL, "on or off, as ep takes it"},
         {"--iters", &f->iters, NULL, "I: iterations of one try (20)"},
         {"--time", &f->time, NULL, "TIME: for all tries together (60s)"},
         {"--file", &f->file, NULL, "FILE: of results (RAILYARD_TUNE_FILE)"},
@@ -107,6 +112,7 @@ unsigned ry_tune_arguments(const struct ry_tune_flags *f, const char **argv)
         {"--topk", f->topk},       {"--mode", f->mode},     {"--dtype", f->dtype},
         {"--routing", f->routing}, {"--pes", f->pes},       {"--nodes", f->nodes},
         {"--rails", f->rails},     {"--nic", f->nic},       {"--link-rate", f->link_rate},
+        {"--device", f->device},   {"--p2p", f->p2p},
     };
     unsigned n = 0;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {

@@ -91,6 +91,98 @@ static void direct_peers(void **state)
     run("HANDLER=gpu", "RAILS=2", "P2P=on", 4);
 }
 
+enum { WINDOW = 4, PIECE = 3000, ROUNDS = 300 };
+
+/* A window of puts whose sources are written again behind a mark: what a mark answers for must be
+ * at the target, and what stands behind it not be waited for by anyone. */
+static void window_body(ry_ctx *ctx, void *arg)
+{
+    uint32_t me = ry_pe(ctx), n = ry_n_pes(ctx), right = (me + 1) % n, left = (me + n - 1) % n;
+    ry_mark mark[WINDOW], none;
+    uint8_t *src, *dst;
+
+    (void)arg;
+    RY_CHECK(ry_malloc(ctx, WINDOW * PIECE, (void **)&src) == RY_OK);
+    RY_CHECK(ry_malloc(ctx, ROUNDS * PIECE, (void **)&dst) == RY_OK);
+    RY_CHECK(ry_mark_nbi(ctx, right, &none) == RY_OK);
+    RY_CHECK(ry_mark_wait(ctx, &none) == RY_OK); /* nothing was queued */
+    for (uint32_t k = 0; k < ROUNDS; k++) {
+        uint8_t *from = src + k % WINDOW * PIECE;
+
+        if (k >= WINDOW)
+            RY_CHECK(ry_mark_wait(ctx, &mark[k % WINDOW]) == RY_OK);
+        for (size_t i = 0; i < PIECE; i++)
+            from[i] = pattern(me + k, i);
+        RY_CHECK(ry_put_nbi(ctx, dst + k * PIECE, from, PIECE, right) == RY_OK);
+        RY_CHECK(ry_mark_nbi(ctx, right, &mark[k % WINDOW]) == RY_OK);
+    }
+    RY_CHECK(ry_mark_wait(ctx, &mark[(ROUNDS - 1) % WINDOW]) == RY_OK);
+    RY_CHECK(ry_mark_wait(ctx, &mark[ROUNDS % WINDOW]) == RY_OK); /* an older one, and again */
+    RY_CHECK(ry_mark_wait(ctx, &mark[ROUNDS % WINDOW]) == RY_OK);
+    RY_CHECK(ry_barrier(ctx) == RY_OK);
+    for (uint32_t k = 0; k < ROUNDS; k++)
+        for (size_t i = 0; i < PIECE; i++)
+            RY_CHECK(dst[k * PIECE + i] == pattern(left + k, i));
+    none.pe = n;
+    RY_CHECK(ry_mark_nbi(ctx, n, &none) == RY_ERR_INVALID);
+    RY_CHECK(ry_mark_wait(ctx, &none) == RY_ERR_INVALID);
+    RY_CHECK(ry_mark_nbi(ctx, me, &none) == RY_OK && ry_mark_wait(ctx, &none) == RY_OK);
+    RY_CHECK(ry_mark_nbi(ctx, right, &none) == RY_OK);
+    none.incarnation++; /* of another life of that PE */
+    RY_CHECK(ry_mark_wait(ctx, &none) == RY_ERR_PEER_LOST);
+    RY_CHECK(ry_barrier(ctx) == RY_OK);
+}
+
+static void marks_keep_a_window(void **state)
+{
+    const char *settings[] = {"RAILS=2", "P2P=off", "HEAP_SIZE=8M", "QP_DEPTH=64"};
+
+    (void)state;
+    assert_int_equal(ry_test_job(2, 2, settings, 4, window_body, NULL), RY_OK);
+    settings[1] = "P2P=on";
+    assert_int_equal(ry_test_job(3, 1, settings, 4, window_body, NULL), RY_OK);
+}
+
+/* A mark is not a quiet: on a slow link the first of two is met while what stands in front of the
+ * second is still under way. */
+static void no_drain_body(ry_ctx *ctx, void *arg)
+{
+    enum { BIG = 1 << 20, N = 16 };
+    uint32_t me = ry_pe(ctx);
+    ry_mark mark[2];
+    uint8_t *src, *dst;
+    uint64_t at_first;
+    ry_rail rail;
+
+    (void)arg;
+    RY_CHECK(ry_malloc(ctx, BIG, (void **)&src) == RY_OK);
+    RY_CHECK(ry_malloc(ctx, BIG, (void **)&dst) == RY_OK);
+    RY_CHECK(ry_barrier(ctx) == RY_OK);
+    if (me == 0) {
+        for (uint32_t h = 0; h < 2; h++) {
+            for (uint32_t k = 0; k < N / 2; k++)
+                RY_CHECK(ry_put_nbi(ctx, dst, src, BIG / N, 1) == RY_OK);
+            RY_CHECK(ry_mark_nbi(ctx, 1, &mark[h]) == RY_OK);
+        }
+        RY_CHECK(ry_mark_wait(ctx, &mark[0]) == RY_OK);
+        RY_CHECK(ry_rail_get(ctx, 0, &rail) == RY_OK);
+        at_first = rail.tx_bytes;
+        RY_CHECK(at_first >= BIG / 2 && at_first < BIG);
+        RY_CHECK(ry_mark_wait(ctx, &mark[1]) == RY_OK);
+        RY_CHECK(ry_rail_get(ctx, 0, &rail) == RY_OK);
+        RY_CHECK(rail.tx_bytes >= BIG);
+    }
+    RY_CHECK(ry_barrier(ctx) == RY_OK);
+}
+
+static void a_mark_does_not_drain(void **state)
+{
+    const char *settings[] = {"RAILS=1", "P2P=off", "HEAP_SIZE=8M", "LINK_RATE=2MB/s"};
+
+    (void)state;
+    assert_int_equal(ry_test_job(2, 2, settings, 4, no_drain_body, NULL), RY_OK);
+}
+
 static void outside_the_heap_body(ry_ctx *ctx, void *arg)
 {
     uint8_t stack[64];
@@ -119,9 +211,10 @@ static void outside_the_heap(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpu_handler),      cmocka_unit_test(cpu_handler),
-        cmocka_unit_test(cpu_host_handler), cmocka_unit_test(unequal_rails),
-        cmocka_unit_test(direct_peers),     cmocka_unit_test(outside_the_heap),
+        cmocka_unit_test(gpu_handler),           cmocka_unit_test(cpu_handler),
+        cmocka_unit_test(cpu_host_handler),      cmocka_unit_test(unequal_rails),
+        cmocka_unit_test(direct_peers),          cmocka_unit_test(marks_keep_a_window),
+        cmocka_unit_test(a_mark_does_not_drain), cmocka_unit_test(outside_the_heap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

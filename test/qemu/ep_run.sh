@@ -44,7 +44,8 @@ for mode in ll ht; do
         esac
         echo "ep_run: $mode: link down: $ends"
         for port in $ends; do pull link on "$port"; done
-        usleep $((100000 + $(dice 400) * 1000))
+        roll 400
+        usleep $((100000 + dice * 1000))
         for port in $ends; do pull link off "$port"; done
         usleep 2500000
     done

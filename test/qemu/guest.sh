@@ -112,7 +112,8 @@ boot() { # node
         qemu-system-x86_64 -nodefaults -no-user-config -display none \
         -M q35 -accel tcg,thread=multi -cpu max -smp 2 -m "$memory" -no-reboot \
         -kernel "$cache/vmlinuz" -initrd "$dir/initrd" \
-        -append "console=ttyS0 quiet panic=-1 ry.guests=$guests ry.node=$n ry.seconds=$seconds" \
+        -append "console=ttyS0 quiet panic=-1 tsc=reliable ry.guests=$guests ry.node=$n $(
+        )ry.seconds=$seconds" \
         -device isa-debug-exit,iobase=0xf4,iosize=4 \
         -serial "file:$dir/console.$n" -serial "file:$dir/output.$n" -serial "file:$dir/end.$n" \
         "${net[@]}" < /dev/null > "$dir/qemu.$n" 2>&1 &

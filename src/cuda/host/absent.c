@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The GPU part of a library that was built without nvcc: the same functions, which say so. */
 #include <railyard/gpu.h>
+#include <railyard/gpu_job.h>
 
 #include "host/error.h"
 
@@ -59,3 +60,37 @@ int ry_gpu_open(int device, const void *handle, void **block)
 }
 
 void ry_gpu_close(void *block) { (void)block; }
+
+int ry_gpu_job_open(const ry_gpu_job_attr *attr, ry_gpu_job **out)
+{
+    (void)attr, (void)out;
+    return absent();
+}
+
+void ry_gpu_job_close(ry_gpu_job *job) { (void)job; }
+
+int ry_gpu_job_dispatch(ry_gpu_job *job, uint32_t pe, const ry_ep_input *in, ry_ep_output *out,
+                        double *us)
+{
+    (void)job, (void)pe, (void)in, (void)out, (void)us;
+    return absent();
+}
+
+int ry_gpu_job_combine(ry_gpu_job *job, uint32_t pe, const void *y, size_t y_stride, void *out,
+                       size_t out_stride, double *us)
+{
+    (void)job, (void)pe, (void)y, (void)y_stride, (void)out, (void)out_stride, (void)us;
+    return absent();
+}
+
+int ry_gpu_job_port(ry_gpu_job *job, uint32_t pe, uint32_t rail, int up)
+{
+    (void)job, (void)pe, (void)rail, (void)up;
+    return absent();
+}
+
+int ry_gpu_job_count(ry_gpu_job *job, uint32_t pe, ry_gpu_job_counts *out)
+{
+    (void)job, (void)pe, (void)out;
+    return absent();
+}

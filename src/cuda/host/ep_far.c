@@ -76,6 +76,8 @@ int ry_gpu_ep_create_far(const ry_gpu_ep_attr *attr, const struct ry_gpu_ep_plac
     return RY_OK;
 }
 
+void ry_gpu_ep_far_failover(ry_gpu_ep *ep, int on) { ep->far.w.failover = on != 0; }
+
 /* The arguments of this call's buffers. */
 static struct ry_gpu_far far_of(const ry_gpu_ep *ep, uint64_t call)
 {

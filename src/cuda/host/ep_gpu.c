@@ -162,7 +162,8 @@ int ry_gpu_ep_prepare(const ry_gpu_ep_attr *attr, ry_gpu_ep **out)
         free(ep);
         return status;
     }
-    ep->blocks = attr->sms && attr->sms < (uint32_t)sms ? attr->sms : (uint32_t)sms;
+    ep->blocks = attr->sms ? attr->sms : ry_gpu_ep_tuned(attr);
+    ep->blocks = ep->blocks && ep->blocks < (uint32_t)sms ? ep->blocks : (uint32_t)sms;
     ep->blocks = ry_min32(ep->blocks, RY_GPU_BLOCKS_MAX);
     *out = ep;
     return RY_OK;

@@ -61,6 +61,8 @@ int ry_far_ht_post(const ry_gpu_ep *ep, const struct ry_gpu_ht *a, enum ry_far_s
                    uint64_t call, void *stream);
 int ry_far_ht_arrive(const ry_gpu_ep *ep, const struct ry_gpu_ht *a, enum ry_far_stage stage,
                      uint64_t call, void *stream);
+/* SMs that railyard tune found best for this shape on this machine; 0: nothing is known. */
+uint32_t ry_gpu_ep_tuned(const ry_gpu_ep_attr *attr);
 /* RY_OK, or an error that says what could not be launched. */
 int ry_gpu_launched(int cuda_error, const char *what);
 /* Blocks of a PE's dispatch. */

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,9 +12,9 @@
 #include "nic/verbs/verbs_int.h"
 
 enum {
-    SPIN_NS = 1000000,  /* after the last work a waiter only yields for this long */
+    SPIN_NS = 1000000,  /* after the last work a waiter does not sleep for this long */
     NAP_NS_MIN = 50000, /* then it naps: a peer's write wakes nobody */
-    NAP_NS_MAX = 1000000,
+    NAP_NS_MAX = 2000000,
     NAP_SHARE = 16, /* a nap is at most this share of the time that it has waited */
 };
 
@@ -149,25 +150,63 @@ static uint64_t idle_age(struct ry_verbs_nic *n, uint64_t now)
     return now > since ? now - since : 0;
 }
 
-/* Nothing tells a host that a peer has written into its memory, so a waiter looks again soon. Right
- * after work it only gives way to others, because an answer is probably near; the longer it waits,
- * the longer it naps. */
+/* Ask to be told of the next completion on every rail that has something under way, and look once
+ * more, because one may have come before it was asked. True: sleep until one comes. */
+static bool ask_for_completions(struct ry_verbs_nic *n, uint64_t now)
+{
+    bool any = false, busy;
+
+    for (uint32_t i = 0; i < n->rails_len; i++) {
+        struct ry_verbs_rail *r = &n->rails[i];
+
+        if (__atomic_load_n(&r->inflight, __ATOMIC_ACQUIRE))
+            any |= ibv_req_notify_cq(r->cq, 0) == 0;
+    }
+    return any && !ry_verbs_look(n, now, &busy) && busy;
+}
+
+/* Other threads may have taken what woke this one. */
+static void take_wakes(struct ry_verbs_nic *n)
+{
+    struct epoll_event e[RY_RAILS_MAX + 1];
+    int count = epoll_wait(n->work_fd, e, RY_RAILS_MAX + 1, 0);
+    eventfd_t ignored;
+
+    for (int i = 0; i < count; i++) {
+        struct ibv_cq *cq;
+        void *context;
+
+        if (e[i].data.u32 == RY_RAILS_MAX)
+            (void)eventfd_read(n->wake_fd, &ignored);
+        else if (ibv_get_cq_event(n->rails[e[i].data.u32].channel, &cq, &context) == 0)
+            ibv_ack_cq_events(cq, 1);
+    }
+}
+
+/* Right after work a waiter looks again at once, because the next piece is probably near: with
+ * requests of its own under way it polls, with none it gives way to others. Later it sleeps until a
+ * request completes. Nothing tells a host that a peer has written into its memory, so it looks
+ * again soon all the same; with nothing under way it naps, the longer the longer it waits. */
 void ry_verbs_idle(struct ry_nic *nic, uint64_t until_ns)
 {
     struct ry_verbs_nic *n = ry_verbs_of(nic);
     uint64_t now = ry_verbs_now(), age = idle_age(n, now), nap;
-    struct pollfd p = {.fd = n->wake_fd, .events = POLLIN};
+    struct pollfd p = {.fd = n->work_fd, .events = POLLIN};
     struct timespec t = {0};
-    eventfd_t ignored;
+    bool busy = false;
 
     if (until_ns <= now)
         return;
-    if (age < SPIN_NS) {
+    for (uint32_t i = 0; i < n->rails_len; i++)
+        busy |= __atomic_load_n(&n->rails[i].inflight, __ATOMIC_ACQUIRE) != 0;
+    if (busy && ((age < SPIN_NS && !n->cfg.crowded) || !ask_for_completions(n, now)))
+        return;
+    if (!busy && age < SPIN_NS) {
         sched_yield();
         return;
     }
-    nap = ry_min64(ry_max64(age / NAP_SHARE, NAP_NS_MIN), NAP_NS_MAX);
+    nap = busy ? NAP_NS_MAX : ry_min64(ry_max64(age / NAP_SHARE, NAP_NS_MIN), NAP_NS_MAX);
     t.tv_nsec = (long)ry_min64(until_ns - now, nap);
     if (ppoll(&p, 1, &t, NULL) == 1)
-        (void)eventfd_read(n->wake_fd, &ignored);
+        take_wakes(n);
 }

@@ -107,6 +107,8 @@ static void close_rail(struct ry_verbs_rail *r)
     }
     if (r->cq)
         ibv_destroy_cq(r->cq);
+    if (r->channel)
+        ibv_destroy_comp_channel(r->channel);
     if (r->pd)
         ibv_dealloc_pd(r->pd);
     pthread_mutex_destroy(&r->cq_lock);
@@ -122,6 +124,8 @@ static void close_nic(struct ry_nic *nic)
         ibv_close_device(n->devices[i]);
     if (n->epoll_fd >= 0)
         close(n->epoll_fd);
+    if (n->work_fd >= 0)
+        close(n->work_fd);
     if (n->wake_fd >= 0)
         close(n->wake_fd);
     free(n);
@@ -264,7 +268,7 @@ static int open_device(struct ry_verbs_nic *n, struct ibv_device *dev, struct ca
     const char *name = ibv_get_device_name(dev);
     struct ibv_device_attr attr;
     struct ibv_context *ctx;
-    int rc = RY_OK, flags;
+    int rc = RY_OK;
 
     ctx = ibv_open_device(dev);
     if (!ctx)
@@ -272,9 +276,6 @@ static int open_device(struct ry_verbs_nic *n, struct ibv_device *dev, struct ca
     n->devices[n->devices_len++] = ctx;
     if (ibv_query_device(ctx, &attr) != 0)
         return ry_verbs_fail(n, RY_ERR_DEVICE, "cannot query %s: %s", name, strerror(errno));
-    flags = fcntl(ctx->async_fd, F_GETFL);
-    if (flags < 0 || fcntl(ctx->async_fd, F_SETFL, flags | O_NONBLOCK) != 0)
-        return ry_verbs_fail(n, RY_ERR_SYSTEM, "cannot watch %s: %s", name, strerror(errno));
     for (uint32_t port = 1; port <= attr.phys_port_cnt && rc == RY_OK; port++)
         rc = consider(n, n->devices_len - 1, name, port, list, len);
     return rc;
@@ -313,9 +314,10 @@ static int open_rail(struct ry_verbs_nic *n, const struct candidate *c)
     (void)ry_verbs_find_gid(&n->cfg, r->ctx, r->port, c->link_layer, &r->gid, &index);
     r->pd = ibv_alloc_pd(r->ctx);
     cqe = r->dev.max_cqe < RY_VERBS_CQ_MAX ? r->dev.max_cqe : RY_VERBS_CQ_MAX;
-    if (r->pd)
-        r->cq = ibv_create_cq(r->ctx, cqe, NULL, NULL, 0);
-    if (!r->pd || !r->cq)
+    r->channel = ibv_create_comp_channel(r->ctx);
+    if (r->pd && r->channel)
+        r->cq = ibv_create_cq(r->ctx, cqe, NULL, r->channel, 0);
+    if (!r->pd || !r->channel || !r->cq)
         return ry_verbs_fail(n, errno == ENOMEM ? RY_ERR_NO_MEMORY : RY_ERR_DEVICE,
                              "cannot set up %s: %s", r->name, strerror(errno));
     r->budget = (uint32_t)(r->cq->cqe - r->cq->cqe / 8); /* the rest is for drains */
@@ -381,19 +383,33 @@ static int open_ports(struct ry_verbs_nic *n, struct ibv_device **devices, int c
     return rc == RY_OK ? any_port_up(n) : rc;
 }
 
+static int watch(int epoll_fd, int fd, uint32_t number)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.u32 = number};
+    int flags = fcntl(fd, F_GETFL);
+
+    return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0
+               ? -1
+               : epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &e);
+}
+
 static int open_watch(struct ry_verbs_nic *n)
 {
-    n->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    n->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (n->epoll_fd < 0 || n->wake_fd < 0 || getrandom(&n->random, 8, 0) != 8)
-        return ry_verbs_fail(n, RY_ERR_SYSTEM, "cannot open a descriptor: %s", strerror(errno));
-    for (uint32_t i = 0; i < n->devices_len; i++) {
-        struct epoll_event e = {.events = EPOLLIN, .data.u32 = i};
+    int rc = 0;
 
-        if (epoll_ctl(n->epoll_fd, EPOLL_CTL_ADD, n->devices[i]->async_fd, &e) != 0)
-            return ry_verbs_fail(n, RY_ERR_SYSTEM, "cannot watch a device: %s", strerror(errno));
-    }
-    return RY_OK;
+    n->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    n->work_fd = epoll_create1(EPOLL_CLOEXEC);
+    n->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (n->epoll_fd < 0 || n->work_fd < 0 || n->wake_fd < 0 || getrandom(&n->random, 8, 0) != 8)
+        return ry_verbs_fail(n, RY_ERR_SYSTEM, "cannot open a descriptor: %s", strerror(errno));
+    for (uint32_t i = 0; i < n->devices_len && rc == 0; i++)
+        rc = watch(n->epoll_fd, n->devices[i]->async_fd, i);
+    for (uint32_t i = 0; i < n->rails_len && rc == 0; i++)
+        rc = watch(n->work_fd, n->rails[i].channel->fd, i);
+    if (rc == 0)
+        rc = watch(n->work_fd, n->wake_fd, RY_RAILS_MAX);
+    return rc == 0 ? RY_OK
+                   : ry_verbs_fail(n, RY_ERR_SYSTEM, "cannot watch a device: %s", strerror(errno));
 }
 
 int ry_verbs_open(const struct ry_verbs_cfg *cfg, struct ry_nic **out, char *reason,
@@ -407,7 +423,7 @@ int ry_verbs_open(const struct ry_verbs_cfg *cfg, struct ry_nic **out, char *rea
         return RY_ERR_NO_MEMORY;
     n->base.ops = &ops;
     n->cfg = *cfg;
-    n->epoll_fd = n->wake_fd = -1;
+    n->epoll_fd = n->work_fd = n->wake_fd = -1;
     rc = check_cfg(n);
     devices = rc == RY_OK ? ibv_get_device_list(&count) : NULL;
     if (rc == RY_OK && (!devices || count == 0))

@@ -125,19 +125,19 @@ static void post_waiting(struct ry_verbs_rail *r)
     }
 }
 
-uint64_t ry_verbs_drive(struct ry_nic *nic, uint64_t now_ns)
+bool ry_verbs_look(struct ry_verbs_nic *n, uint64_t now_ns, bool *busy)
 {
-    struct ry_verbs_nic *n = ry_verbs_of(nic);
     struct ibv_wc wc[RY_VERBS_POLL];
-    bool busy = false, did = false;
+    bool did = false;
 
+    *busy = false;
     for (uint32_t i = 0; i < n->rails_len; i++) {
         struct ry_verbs_rail *r = &n->rails[i];
         int got, turns = 4;
 
         if (!__atomic_load_n(&r->inflight, __ATOMIC_ACQUIRE))
             continue;
-        busy = true;
+        *busy = true;
         if (pthread_mutex_trylock(&r->cq_lock) != 0)
             continue; /* another thread is at it */
         do {
@@ -151,5 +151,13 @@ uint64_t ry_verbs_drive(struct ry_nic *nic, uint64_t now_ns)
     }
     if (did)
         __atomic_store_n(&n->busy_ns, now_ns, __ATOMIC_RELAXED);
+    return did;
+}
+
+uint64_t ry_verbs_drive(struct ry_nic *nic, uint64_t now_ns)
+{
+    bool busy;
+
+    ry_verbs_look(ry_verbs_of(nic), now_ns, &busy);
     return busy ? now_ns + 20000 : UINT64_MAX;
 }

@@ -32,6 +32,7 @@ struct ry_verbs_cfg {
     void (*report)(void *arg, int status, const char *line);
     void *report_arg;
     uint32_t queue_depth; /* work requests of one queue pair inside the NIC; 1024 */
+    bool crowded;         /* more PEs than cores: a waiter never polls without a pause */
 };
 
 /* Opens every selected port as a rail, in the order of the selection. Errors, each with one line in

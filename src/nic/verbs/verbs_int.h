@@ -69,6 +69,7 @@ struct ry_verbs_rail {
     char name[RY_NIC_NAME_BYTES];
     struct ibv_device_attr dev;
     struct ibv_pd *pd;
+    struct ibv_comp_channel *channel; /* tells a sleeper of completions, once it has asked */
     struct ibv_cq *cq;
     uint32_t budget;   /* requests that may be in flight so that the CQ cannot overflow */
     uint32_t inflight; /* atomic */
@@ -95,7 +96,8 @@ struct ry_verbs_nic {
     uint32_t devices_len;
     struct ry_verbs_rail rails[RY_RAILS_MAX];
     uint32_t rails_len;
-    int epoll_fd, wake_fd;
+    int epoll_fd;                         /* asynchronous events */
+    int work_fd, wake_fd;                 /* completions that were asked for and wake; wake alone */
     uint64_t idle_last_ns, idle_since_ns; /* atomic: last call of idle; when this wait began */
     uint64_t busy_ns; /* atomic: last time at which something was posted or completed */
     uint64_t random;
@@ -150,6 +152,8 @@ void ry_verbs_post(struct ry_nic_qp *qp);
 /* poll.c */
 uint8_t ry_verbs_syndrome(enum ibv_wc_status status, uint8_t opcode);
 void ry_verbs_write_cqe(struct ry_nic_qp *qp, uint32_t index, uint8_t syndrome, uint8_t vendor);
+/* Take what has completed. *busy: something is under way. True when there was any. */
+bool ry_verbs_look(struct ry_verbs_nic *n, uint64_t now_ns, bool *busy);
 uint64_t ry_verbs_drive(struct ry_nic *nic, uint64_t now_ns);
 
 /* event.c */
