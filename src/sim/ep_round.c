@@ -180,11 +180,8 @@ static bool summed(struct ry_sim_pe *pe, const ry_ep *ep, struct round *r)
         ry_ref_combined_row(without, me, t, want[1]);
         if (memcmp(r->out[t], want[0], ROW_BYTES) &&
             (missing[t] == 0 || memcmp(r->out[t], want[1], ROW_BYTES)))
-            ry_sim_violate("ep: pe %u: combine: token %u (experts %d, %d; active %llx) has a "
-                           "wrong sum, weight missing: %g",
-                           me, t, r->ids[me][TOPK * t], r->ids[me][TOPK * t + 1],
-                           (unsigned long long)active, (double)missing[t]); active %llx) is "
-                           "wrong, weight missing: %g",
+            ry_sim_violate("ep: pe %u: combine: token %u (experts %d, %d of %llx) has a wrong sum, "
+                           "weight missing: %g",
                            me, t, r->ids[me][TOPK * t], r->ids[me][TOPK * t + 1],
                            (unsigned long long)active, (double)missing[t]);
         if (missing[t] != 0 && !ry_sim->crash.down)
