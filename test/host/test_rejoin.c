@@ -78,7 +78,7 @@ static void all_rounds(ry_ctx *ctx, struct objects *o, uint64_t from)
 
 static ry_ctx *enter(uint32_t pe)
 {
-    const char *settings[] = {"RAILS=2", "P2P=off", "HEAP_SIZE=8M", "QP_DEPTH=64", "TIMEOUT=1s",
+    const char *settings[] = {"RAILS=2", "P2P=off", "HEAP_SIZE=8M", "QP_DEPTH=64", "TIMEOUT=4s",
                               handler};
     ry_ctx_attr attr = {.hub = hub, .hub_pe = pe, .settings = settings, .n_settings = 6};
     ry_ctx *ctx = NULL;
