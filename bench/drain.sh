@@ -27,4 +27,8 @@ claim "moves that the death of the drained NIC made" \
     $(($(value "$work/dead" "$moves") - $(value "$work/drained" "$moves"))) '==' 0
 wait $pid
 claim "the job's exit code" $? '==' 0
+live=$(program bench_live)
+[ -n "$live" ] || exit 77
+quiet "$live" drain &&
+    claim "drain: time beyond that of the rail that is left, us" "$(cat "$work/out")" '<=' 10000
 done_with_claims

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Every kind of fault, in every mode, type, handler and number of rails: one row each. A row is good
 # when the job ended well and nothing was lost, doubled or corrupted.
-# usage: bench/faults.sh [quick]     quick: one handler, two rails
+# usage: bench/faults.sh [quick | HANDLER RAILS]     quick: one handler, two rails; or one part
 set -u
 cd "$(dirname "$0")/.." || exit 2
 bin=${RAILYARD_BIN:-build/bin/railyard}
 handlers=(gpu cpu cpu_host_memory)
 rails=(2 4)
 [ "${1:-}" = quick ] && handlers=(gpu) rails=(2)
+[ $# -eq 2 ] && handlers=("$1") rails=("$2")
 specs=(
     'port-down@iter5:pe0/rail1:for=100ms'
     'flap@iter3:pe1/rail0:count=4,period=60ms'

@@ -12,6 +12,8 @@ for mode in ll ht; do
     claim "$mode, pe5 killed: the rest is right" "$(value "$work/j" "$right")" '==' 1
     claim "$mode, pe5 killed: pairs masked" "$(value "$work/j" 'j["masked"]')" '>' 0
     claim "$mode, pe5 killed: the whole run, ms" "$took" '<=' 20000
+    claim "$mode, pe5 killed: the slowest dispatch and combine, s" \
+        "$(value "$work/j" 'round(j["step"]["us_worst"] * 1e-6, 3)')" '<=' 1
     quiet "$bin" ep --mode $mode --tokens 32 --hidden 512 --duration 6s \
         --fault 'kill@iter20:pe5:return=500ms' --json "$work/j" || continue
     claim "$mode, pe5 replaced: right" "$(value "$work/j" "$right")" '==' 1

@@ -23,6 +23,13 @@ j = json.load(open(sys.argv[1]))
 print(eval(sys.argv[2]))' "$1" "$2"
 }
 
+# program NAME: of this build, or nothing and a line on stderr
+program() {
+    local at
+    at=$(find "$(dirname "$bin")/.." -name "$1" -type f -perm -u+x | head -n 1)
+    if [ -n "$at" ]; then echo "$at"; else echo "no $1 in the build: build all" >&2; fi
+}
+
 # ratio EXPRESSION: of plain numbers, to four places
 ratio() { python3 -c "print(round($1, 4))"; }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # How fast a failure is seen and left, over 200 events in one pair of PEs: three runs, the median of
 # their p99. By port event, by an error completion, and by silence (path time-out 50 ms).
+# usage: bench/switch.sh [port|error|silence]...     all three: four minutes
 # shellcheck source=/dev/null disable=SC2154,SC2034
 . "$(dirname "$0")/lib.sh"
 limit=200
@@ -26,10 +27,22 @@ measure() {
     claim "$name: switch, p99, us" "$(median "${move[@]}")" '<=' 1000
 }
 export RAILYARD_RECOVERY_INTERVAL=10ms RAILYARD_RECOVERY_INTERVAL_MAX=10ms
-measure "port event" flap 'flap@0:pe0/rail1:count=200,period=200ms' 1000 --duration 41s
-errors=$(python3 -c "print(';'.join(f'cqe-error@{i * 100 + 50}ms:pe0/rail1' for i in range(200)))")
-measure "error completion" cqe-error "$errors" 1000 --duration 21s
-stalls=$(python3 -c "print(';'.join(f'stall@{i * 200 + 50}ms:pe0/rail1:for=90ms'
-    for i in range(200)))")
-measure "silence" stall "$stalls" 51000 --duration 41s
+[ $# -gt 0 ] || set -- port error silence
+for part in "$@"; do
+    case $part in
+    port)
+        measure "port event" flap 'flap@0:pe0/rail1:count=200,period=100ms' 1000 --duration 21s
+        ;;
+    error)
+        errors=$(python3 -c "print(';'.join(f'cqe-error@{i * 100 + 50}ms:pe0/rail1'
+            for i in range(200)))")
+        measure "error completion" cqe-error "$errors" 1000 --duration 21s
+        ;;
+    silence)
+        stalls=$(python3 -c "print(';'.join(f'stall@{i * 150 + 50}ms:pe0/rail1:for=70ms'
+            for i in range(200)))")
+        measure "silence" stall "$stalls" 51000 --duration 31s
+        ;;
+    esac
+done
 done_with_claims

@@ -12,4 +12,12 @@ tail -n 1 "$work/err"
 claim "from the loss to the error, us" "$(value "$work/j" \
     'round(j["error_at_us"] - max(f["at_us"] for f in j["faults"]))')" '<=' 1100000
 claim "the error names peer and rail" "$(grep -cE 'pe 1 .*rail' "$work/err")" '>=' 1
+# four PEs, one of which loses both its rails: its pair is told at both ends, another goes on
+live=$(program bench_live)
+[ -n "$live" ] || exit 77
+quiet "$live" pair && read -r mine theirs failed <"$work/out" && {
+    claim "the loss to the error at the PE that lost its rails, us" "$mine" '<=' 1100000
+    claim "the loss to the error at the other end, us" "$theirs" '<=' 1100000
+    claim "puts of another pair that failed" "$failed" '==' 0
+}
 done_with_claims

@@ -13,7 +13,7 @@
 
 enum { RY_POST_NO_PROOF = 1 }; /* an answer will release it: no proof read at each quarter ring */
 
-/* Raise a sequence word; sequences wrap, so that this is not ry_raise64. */
+/* Raise a sequence word; sequences wrap, so that greater is by distance. */
 RY_FN void ry_seq_raise(uint64_t *p, uint64_t seq)
 {
     uint64_t old = ry_ld_acq64_pe(p), found;

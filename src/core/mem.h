@@ -152,19 +152,4 @@ RY_FN bool ry_take64_pe(uint64_t *p, uint64_t expect, uint64_t want, uint64_t *f
 #endif
 }
 
-/* Raise *p to at least v; the former value is returned. */
-RY_FN uint64_t ry_raise64(uint64_t *p, uint64_t v)
-{
-    uint64_t old = ry_ld_acq64(p);
-
-    while (old < v) {
-        uint64_t found;
-
-        if (ry_cas64(p, old, v, &found))
-            break;
-        old = found;
-    }
-    return old;
-}
-
 #endif

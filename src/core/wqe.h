@@ -104,10 +104,6 @@ RY_FN uint8_t ry_wqe_opcode(const struct ry_wqe *w)
 {
     return (uint8_t)(ry_be32(w->opmod_idx_opcode) & 0xff);
 }
-RY_FN uint16_t ry_wqe_index(const struct ry_wqe *w)
-{
-    return (uint16_t)(ry_be32(w->opmod_idx_opcode) >> 8);
-}
 RY_FN uint32_t ry_wqe_qpn(const struct ry_wqe *w) { return ry_be32(w->qpn_ds) >> 8; }
 RY_FN uint32_t ry_wqe_ds(const struct ry_wqe *w) { return ry_be32(w->qpn_ds) & 0x3f; }
 RY_FN uint32_t ry_wqe_tag(const struct ry_wqe *w) { return ry_be32(w->tag); }

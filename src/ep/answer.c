@@ -146,33 +146,30 @@ static int buffer_step(struct ry_ep *ep, void *arg)
     return 1;
 }
 
-int ry_ep_buffer_wait(struct ry_ep *ep, uint64_t gen, uint32_t kind_first, uint32_t kind_last)
+int ry_ep_reuse_wait(struct ry_ep *ep, uint64_t gen, uint32_t kind_first, uint32_t kind_last)
 {
     struct buffer_wait w = {gen - ep->l.generations, kind_first, kind_last};
+    int rc;
 
-    if (gen > ep->l.generations) {
-        int rc = ry_ep_await(ep, buffer_step, &w);
-
-        if (rc)
-            return rc;
+    if (gen <= ep->l.generations)
+        return RY_OK;
+    rc = ry_ep_await(ep, buffer_step, &w);
+    if (rc == RY_OK)
         advance(ep); /* while the spans still tell of that generation */
-    }
+    return rc;
+}
+
+int ry_ep_buffer_wait(struct ry_ep *ep, uint64_t gen, uint32_t kind_first, uint32_t kind_last)
+{
+    int rc = ry_ep_reuse_wait(ep, gen, kind_first, kind_last);
+
+    if (rc)
+        return rc;
     for (uint32_t kind = kind_first; kind <= kind_last; kind++)
         for (uint32_t p = 0; p < ep->n; p++)
             for (uint32_t c = 0; c < ep->channels; c++)
                 *ry_ep_span_of(ep, kind, gen, p, c) = (struct ry_ep_span){0};
     return RY_OK;
-}
-
-int ry_ep_back_wait(struct ry_ep *ep, uint64_t gen)
-{
-    struct buffer_wait w = {gen - ep->l.generations, RY_EP_COMBINE, RY_EP_CROSS};
-    int rc;
-
-    if (gen <= ep->l.generations || buffer_step(ep, &w) || RY_MUT(RY_MUT_BACK_EARLY))
-        return RY_OK;
-    rc = ry_ep_answer_flush(ep); /* the others may be here too */
-    return rc ? rc : ry_ep_await(ep, buffer_step, &w);
 }
 
 /* Done with all that was sent, and nobody waits for an answer that this PE still owes: what it owes

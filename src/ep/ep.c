@@ -298,7 +298,11 @@ static int dispatch_send(struct ry_ep *ep, const ry_ep_input *in)
                        "dispatch: %" PRIu64 " are under way without their combine and there are "
                        "%" PRIu32 " buffers: combine first or raise generations",
                        ep->sent - ep->returned, ep->l.generations);
-    rc = ry_ep_back_wait(ep, gen);
+    /* In low-latency combine the rows for one PE stand in the order in which it sent tokens, so
+     * what was this PE's place in an older generation may be another's in this one. That PE writes
+     * there once it has this dispatch from everybody: by then nothing older may come late. */
+    if (ep->attr.mode == RY_EP_LL && !RY_MUT(RY_MUT_BACK_EARLY))
+        rc = ry_ep_reuse_wait(ep, gen, RY_EP_COMBINE, RY_EP_COMBINE);
     if (rc == RY_OK)
         rc = ry_ep_buffer_wait(ep, gen, RY_EP_COUNTS, RY_EP_FORWARD);
     if (rc == RY_OK) /* last: a wait may agree on a join before this very dispatch */

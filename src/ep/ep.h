@@ -227,12 +227,9 @@ void ry_ep_answer_note(struct ry_ep *ep, uint32_t p, uint64_t answer);
 /* May what this PE sent in these kinds of `gen` be written over, here and there? */
 bool ry_ep_reusable(struct ry_ep *ep, uint32_t kind, uint64_t gen, uint32_t p);
 /* Wait until the buffer of gen, used last by gen - generations, is free for these kinds. */
+int ry_ep_reuse_wait(struct ry_ep *ep, uint64_t gen, uint32_t kind_first, uint32_t kind_last);
+/* The same, and begin to use it for gen. */
 int ry_ep_buffer_wait(struct ry_ep *ep, uint64_t gen, uint32_t kind_first, uint32_t kind_last);
-/* Before the dispatch of gen: wait until nothing that this PE sent back in the generation whose
- * buffer is used again can be written once more. Its places are other PEs' in gen, since they
- * follow from the source's choice of experts; they send back only once every dispatch of gen has
- * come. */
-int ry_ep_back_wait(struct ry_ep *ep, uint64_t gen);
 /* Send answers that no message carries. */
 int ry_ep_answer_flush(struct ry_ep *ep);
 /* Wait until nobody owes anything. */

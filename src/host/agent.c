@@ -136,21 +136,24 @@ int ry_agent_drain(struct ry_mesh *m, uint32_t rail, bool on)
     return RY_OK;
 }
 
+/* A mover at work parks it when its deadline ends; give_up of core/ then finds the peer gone. */
+void ry_agent_give_up(struct ry_channel *ch)
+{
+    uint64_t st = ry_observe_state(ch), found;
+
+    while (ry_state_of(st) != RY_CH_MOVING && ry_state_of(st) != RY_CH_DEAD &&
+           !ry_cas64(&ch->state, st,
+                     ry_state_pack(RY_CH_DEAD, ry_state_active(st), ry_state_move(st)), &found))
+        st = found;
+}
+
 void ry_agent_peer_lost(struct ry_mesh *m, uint32_t pe)
 {
     struct ry_peer *p = &m->peers[pe];
 
     ry_peer_become(p, RY_PEER_GONE);
-    for (uint32_t c = 0; c < p->n_channels; c++) {
-        struct ry_channel *ch = p->out[c].ch;
-        uint64_t st = ry_observe_state(ch), found;
-
-        /* a mover at work parks it when its deadline ends; give_up then finds the peer gone */
-        while (ry_state_of(st) != RY_CH_MOVING && ry_state_of(st) != RY_CH_DEAD &&
-               !ry_cas64(&ch->state, st,
-                         ry_state_pack(RY_CH_DEAD, ry_state_active(st), ry_state_move(st)), &found))
-            st = found;
-    }
+    for (uint32_t c = 0; c < p->n_channels; c++)
+        ry_agent_give_up(p->out[c].ch);
     for (uint32_t i = 0; i < p->n_channels * RY_SLOTS && !RY_MUT(RY_MUT_MASK_UNFENCED); i++)
         ry_agent_close(m, &p->in[i]);
 }

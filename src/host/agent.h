@@ -42,9 +42,12 @@ static inline uint64_t ry_agent_repeat_ns(const struct ry_mesh *m) /* a question
 {
     return m->cfg.path_timeout_ns / 10;
 }
-static inline uint64_t ry_agent_tick_ns(const struct ry_mesh *m) /* with traffic (1 ms) */
+/* With traffic (1 ms); without failover nobody waits for what a tick finds (10 ms). */
+static inline uint64_t ry_agent_tick_ns(const struct ry_mesh *m)
 {
-    return m->cfg.path_timeout_ns / 50;
+    bool on = __atomic_load_n(&m->cfg.failover, __ATOMIC_RELAXED);
+
+    return m->cfg.path_timeout_ns / (on ? 50 : 5);
 }
 static inline uint64_t ry_agent_idle_ns(const struct ry_mesh *m) /* without traffic (10 ms) */
 {
@@ -66,6 +69,8 @@ ry_agent_ladder_ns(const struct ry_mesh *m) /* a step of rule 7's ladder (200 ms
     return m->cfg.path_timeout_ns * 4;
 }
 
+/* agent.c: nothing more is sent on this channel */
+void ry_agent_give_up(struct ry_channel *ch);
 /* agent_msg.c */
 void ry_agent_send(struct ry_mesh *m, uint32_t pe, struct ry_msg *msg);
 /* What need not be answered, three times: a datagram may be lost. */

@@ -4,23 +4,25 @@
  * 10); there is no holding back while no path is usable (rule 11). */
 #include "host/agent.h"
 
+/* A pair that fails soon after it was good, or never was, is held back twice as long each time; one
+ * that was good for long begins anew. */
 void ry_agent_pair_failed(struct ry_mesh *m, struct ry_peer *p, uint32_t rail, uint32_t peer_rail,
                           uint64_t now_ns)
 {
     struct ry_pair *pair = &p->pair[rail][peer_rail];
-    uint64_t hold = m->cfg.recovery_ns << pair->level;
+    uint64_t hold = ry_min64(m->cfg.recovery_ns << pair->level, m->cfg.recovery_ns_max);
 
-    if (hold > m->cfg.recovery_ns_max)
-        hold = m->cfg.recovery_ns_max;
+    if (now_ns < pair->not_before_ns)
+        return; /* the same failure, seen by another channel */
+    if (pair->good_since_ns && now_ns - pair->good_since_ns >= 20 * hold) {
+        pair->level = 0;
+        hold = m->cfg.recovery_ns;
+    }
     if (RY_MUT(RY_MUT_NO_HOLD_BACK))
         return;
     pair->not_before_ns = now_ns + hold;
-    /* failed soon after it was good, or never was: hold it back longer the next time; long after:
-     * begin anew */
-    if (!pair->good_since_ns || now_ns - pair->good_since_ns < 20 * hold)
-        pair->level += pair->level < 16;
-    else
-        pair->level = 0;
+    pair->good_since_ns = 0;
+    pair->level += pair->level < 16;
 }
 
 struct wanted {
@@ -131,10 +133,10 @@ void ry_agent_arm(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint64_t now
     const struct ry_out_slot *a = &oc->slot[active];
     struct ry_out_slot *s;
     struct wanted w = {oc->home_rail, oc->home_peer_rail, 0};
-    bool usable, desperate;
+    bool usable, desperate, on = __atomic_load_n(&m->cfg.failover, __ATOMIC_RELAXED);
     uint32_t n;
 
-    if (!m->cfg.failover || p->state != RY_PEER_UP || ry_state_of(st) == RY_CH_DEAD)
+    if (!on || p->state != RY_PEER_UP || ry_state_of(st) == RY_CH_DEAD)
         return;
     n = stand_ins(m, p, oc, active, &usable);
     desperate = !usable;

@@ -156,6 +156,7 @@ static void flushing(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint32_t 
         return;
     ry_st_rel64(&s->host.flushed_epoch, s->epoch);
     go(s, RY_OUT_FENCING, now_ns);
+    s->until_ns = now_ns + m->cfg.timeout_ns;
 }
 
 static void fenced(struct ry_mesh *m, struct ry_out_slot *s)
@@ -164,12 +165,28 @@ static void fenced(struct ry_mesh *m, struct ry_out_slot *s)
     ry_st_rel64(&s->host.fenced_epoch, s->epoch);
 }
 
+/* The peer answers, and does not give the life back: neither RESET nor a cut is to be had. Its
+ * memory may be written by that life for ever, so nothing is reusable, and what waits for it ends
+ * with an error (rule 7). Only time in which the peer talks counts: a stopped one may go on. */
+static bool never_fenced(const struct ry_mesh *m, const struct ry_peer *p, struct ry_out_slot *s,
+                         uint64_t now_ns)
+{
+    uint64_t heard = ry_ld_acq64(&p->heard_ns);
+
+    if (heard < s->since_ns || now_ns - heard > m->cfg.timeout_ns / 2)
+        s->until_ns = now_ns + m->cfg.timeout_ns;
+    return now_ns >= s->until_ns;
+}
+
 static void fencing(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint32_t i, uint64_t now_ns)
 {
     struct ry_out_slot *s = &p->out[c].slot[i];
 
     if (ry_peer_state(p) == RY_PEER_GONE) {
         fenced(m, s); /* its memory is gone with it */
+    } else if (never_fenced(m, p, s, now_ns)) {
+        s->unfenced = true;
+        ry_agent_give_up(p->out[c].ch);
     } else if (now_ns >= s->next_ns) {
         s->next_ns = RY_MUT(RY_MUT_TOLD_ONCE) ? UINT64_MAX : now_ns + ry_agent_repeat_ns(m);
         send_about(m, p, c, i, RY_MSG_FAILED);

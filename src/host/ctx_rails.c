@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which rails a PE's channels live on, and the emulated ports as files for the tools. */
 #include <errno.h>
-#include <railyard/topo.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 
 #include "host/ctx.h"
 #include "host/error.h"
+#include "host/rail_place.h"
 #include "nic/emu/emu.h"
 
 enum { SHOW_NS = 200 * 1000 * 1000 }; /* between two looks at the counters */
@@ -58,17 +58,21 @@ static int take_map(struct ry_ctx *ctx, const char *map, uint32_t gpu, uint64_t 
     return RY_OK;
 }
 
-/* Where no map says otherwise, a GPU's channels live on its nearest ports. A machine whose
- * topology cannot be read, or that has no such GPU, keeps all. */
+/* Where no map says otherwise, a GPU's channels live on its nearest ports; and what stands in for a
+ * rail goes by card and distance. A machine whose topology cannot be read, or that has no such GPU,
+ * keeps all. */
 static void take_nearest(struct ry_ctx *ctx, uint32_t gpu, uint64_t *homes)
 {
-    const ry_topo_options options = {.hca = NULL};
+    const ry_topo_options options = {.hca = ctx->config->hca[0] ? ctx->config->hca : NULL};
+    struct ry_nic *nic = ctx->mesh.nic;
     ry_topo *topo;
-    uint32_t ports[RY_TOPO_RAILS];
+    uint32_t ports[RY_TOPO_RAILS], count, rails = nic->ops->rail_count(nic);
+    char names[RY_RAILS_MAX][RY_NIC_NAME_BYTES] = {""};
+    struct ry_rail_info info;
 
     if (ry_topo_load(NULL, &options, &topo, NULL, 0) != RY_OK)
         return;
-    uint32_t count = ry_topo_rails_for_gpu(topo, gpu, ports, RY_TOPO_RAILS);
+    count = homes ? ry_topo_rails_for_gpu(topo, gpu, ports, RY_TOPO_RAILS) : 0;
     for (uint32_t i = 0; i < count; i++) {
         const ry_topo_port *port = ry_topo_port_at(topo, ports[i]);
         char name[64];
@@ -78,6 +82,10 @@ static void take_nearest(struct ry_ctx *ctx, uint32_t gpu, uint64_t *homes)
         if (rail >= 0)
             *homes |= 1ull << rail;
     }
+    for (uint32_t i = 0; i < rails; i++)
+        if (nic->ops->rail_info(nic, i, &info) == RY_OK)
+            memcpy(names[i], info.name, sizeof(names[i]));
+    ry_rail_places(topo, gpu, names, rails, ctx->mesh.place);
     ry_topo_free(topo);
 }
 
@@ -90,8 +98,8 @@ int ry_ctx_choose_homes(struct ry_ctx *ctx)
 
     if (c->gpu_nic_map[0])
         rc = take_map(ctx, c->gpu_nic_map, gpu, &homes);
-    else if (c->nic == RY_NIC_VERBS)
-        take_nearest(ctx, gpu, &homes);
+    if (c->nic != RY_NIC_EMU)
+        take_nearest(ctx, gpu, c->gpu_nic_map[0] ? NULL : &homes);
     ctx->mesh.hello.homes = homes;
     return rc;
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Devices of this machine, for `info -d`. */
 #include <railyard/device.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "host/config.h"
 #include "host/error.h"
+#include "host/rail_place.h"
 #ifdef RY_HAVE_IBVERBS
 #include "nic/select.h"
 #include "nic/verbs/verbs.h"
@@ -36,20 +38,37 @@ static void copy_port(ry_device_port *to, const struct ry_verbs_port *p)
             sizeof(to->link_layer) - 1);
 }
 
-/* The rail that stands in: the other port of the device, else the neighbour. */
-static int32_t backup_of(const ry_device_port *all, uint32_t n, const ry_device_port *p)
+/* Which rail stands in for which, as channels to a PE with the same ports would have it. */
+static void find_backups(ry_device_port *all, uint32_t n, const struct ry_config *c)
 {
-    int32_t neighbour = -1;
+    char names[RY_RAILS_MAX][RY_NIC_NAME_BYTES] = {""};
+    struct ry_rail_place place[RY_RAILS_MAX] = {{0}};
+    const ry_topo_options options = {.hca = c->hca[0] ? c->hca : NULL};
+    struct ry_hello h = {.rails = 0};
+    ry_topo *topo = NULL;
 
     for (uint32_t i = 0; i < n; i++) {
-        if (all[i].rail < 0 || &all[i] == p)
+        if (all[i].rail < 0 || all[i].rail >= RY_RAILS_MAX)
             continue;
-        if (strcmp(all[i].device, p->device) == 0)
-            return all[i].rail;
-        if (all[i].rail == (p->rail ^ 1) || neighbour < 0)
-            neighbour = all[i].rail;
+        snprintf(names[all[i].rail], RY_NIC_NAME_BYTES, "%.40s:%u", all[i].device, all[i].port);
+        if (h.rails <= (uint32_t)all[i].rail)
+            h.rails = (uint32_t)all[i].rail + 1;
+        for (uint32_t k = 0; k < n && strcmp(all[k].device, all[i].device) != 0; k++)
+            h.rail[all[i].rail].nic = k + 1; /* the first port of the same device is the same k */
     }
-    return neighbour;
+    if (ry_topo_load(NULL, &options, &topo, NULL, 0) == RY_OK)
+        ry_rail_places(topo, c->gpu >= 0 ? (uint32_t)c->gpu : 0, names, h.rails, place);
+    ry_topo_free(topo);
+    for (uint32_t i = 0; i < h.rails; i++) {
+        h.rail[i].backup = place[i].known ? place[i].backup : RY_RAILS_MAX;
+        h.rail[i].distance = place[i].distance;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t rail = (uint32_t)all[i].rail, to, peer;
+
+        if (all[i].rail >= 0 && rail < h.rails && ry_plan_backup(&h, &h, rail, rail, &to, &peer))
+            all[i].backup = (int32_t)to;
+    }
 }
 
 /* Numbers rails as opening does: by place in the selection, then in the order of the list. */
@@ -72,9 +91,6 @@ static int number_rails(ry_device_port *all, uint32_t n, const char *hca)
         for (uint32_t k = 0; k < n && all[i].rail >= 0; k++)
             all[i].rail +=
                 all[k].rail >= 0 && (order[k] < order[i] || (order[k] == order[i] && k < i));
-    for (uint32_t i = 0; i < n; i++)
-        if (all[i].rail >= 0)
-            all[i].backup = backup_of(all, n, &all[i]);
     free(order);
     return RY_OK;
 }
@@ -103,6 +119,8 @@ int ry_device_ports(ry_device_port **out, uint32_t *n)
         for (uint32_t i = 0; i < count; i++)
             copy_port(&all[i], &ports[i]);
         rc = number_rails(all, count, c->hca);
+        if (rc == RY_OK)
+            find_backups(all, count, c);
     }
     free(ports);
     free(c);

@@ -25,9 +25,17 @@ struct ry_rail_wire {
     uint8_t gid[RY_GID_BYTES];
     uint64_t rate_bps;
     uint32_t nic;
+    uint32_t backup; /* the rail that the topology names to stand in; RY_RAILS_MAX: none */
     uint32_t distance;
     uint32_t rkey; /* heap */
     uint32_t up;
+};
+
+/* What the machine's topology says of a rail; where it says nothing the backend's word counts. */
+struct ry_rail_place {
+    bool known;
+    uint32_t distance; /* to this PE's GPU */
+    uint32_t backup;   /* RY_RAILS_MAX: none among this PE's rails */
 };
 
 struct ry_hello {
@@ -91,6 +99,7 @@ struct ry_out_slot {
     uint32_t probe_idx; /* ring blocks used by probes */
     uint32_t probes_good;
     bool condemned; /* by the agent; waits until no mover can have picked it */
+    bool unfenced;  /* the peer's end of its last life was never given back */
 };
 
 struct ry_out_channel {
@@ -179,7 +188,8 @@ struct ry_mesh {
     struct ry_hello hello;
     uint32_t lkeys[RY_RAILS_MAX][RY_MRS_MAX];
     struct ry_mr mrs[RY_RAILS_MAX];
-    struct ry_peer *peers; /* [n_pes] */
+    struct ry_rail_place place[RY_RAILS_MAX]; /* before ry_mesh_hello */
+    struct ry_peer *peers;                    /* [n_pes] */
     uint64_t rails_up, rails_drained, rails_cut;
     uint32_t rails_news; /* number of our newest RAILS message */
     uint32_t rails_told; /* and of the one that was sent to all */

@@ -93,17 +93,19 @@ void ry_plan_weights(const struct ry_hello *a, const struct ry_hello *b, uint32_
     }
 }
 
-/* One end's part of a stand-in's cost: the other port of the same NIC, then by distance, the
- * neighbour number only breaking ties. */
+/* One end's part of a stand-in's cost: what the topology names, then the other port of the same
+ * NIC, then by distance, the neighbour number only breaking ties. */
 static uint32_t side_cost(const struct ry_hello *h, uint32_t from, uint32_t to)
 {
     uint32_t cost = 0;
 
     if (to == from)
         return 0;
+    if (to == h->rail[from].backup)
+        return 0;
     if (h->rail[from].nic != h->rail[to].nic)
         cost += 2 + 2 * (h->rail[to].distance < 15 ? h->rail[to].distance : 15);
-    return cost + (to != (from ^ 1u));
+    return 1 + cost + (to != (from ^ 1u));
 }
 
 uint32_t ry_plan_cost(const struct ry_hello *a, const struct ry_hello *b, uint32_t from,

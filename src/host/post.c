@@ -11,6 +11,15 @@ static int lost(const struct ry_peer *p)
                                                                    : "its process ended");
 }
 
+/* A rail of the peer that it does not give back; NULL: there is none. */
+static const char *unfenced_rail(const struct ry_peer *p, const struct ry_out_channel *oc)
+{
+    for (uint32_t i = 0; i < RY_SLOTS; i++)
+        if (oc->slot[i].unfenced)
+            return p->hello.rail[oc->slot[i].peer_rail].name;
+    return NULL;
+}
+
 int ry_mesh_peer_status(struct ry_mesh *m, uint32_t pe)
 {
     struct ry_peer *p = &m->peers[pe];
@@ -23,10 +32,15 @@ int ry_mesh_peer_status(struct ry_mesh *m, uint32_t pe)
         uint64_t st = ry_observe_state(oc->ch);
         const struct ry_out_slot *s = &oc->slot[ry_state_active(st)];
 
-        overdue += ry_state_of(st) == RY_CH_PARKED && ry_channel_overdue(oc->ch, &m->env);
         /* the agent says that a PE is lost before it gives its channels up */
         if (ry_state_of(st) == RY_CH_DEAD && ry_peer_state(p) == RY_PEER_GONE)
             return lost(p);
+        if (ry_state_of(st) == RY_CH_DEAD && unfenced_rail(p, oc))
+            return ry_fail(RY_ERR_UNREACHABLE,
+                           "pe %u is given up: its rail %s failed, and its nic neither resets nor "
+                           "cuts it: restart that pe",
+                           pe, unfenced_rail(p, oc));
+        overdue += ry_state_of(st) == RY_CH_PARKED && ry_channel_overdue(oc->ch, &m->env);
         if (ry_state_of(st) == RY_CH_DEAD || (overdue && overdue == p->n_channels))
             return ry_fail(RY_ERR_UNREACHABLE,
                            "pe %u is unreachable: no usable path within %.1f s, last tried rail "

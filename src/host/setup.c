@@ -21,7 +21,8 @@ static int fill_rail(struct ry_mesh *m, uint32_t i)
     memcpy(w->gid, info.gid, sizeof(w->gid));
     w->rate_bps = info.rate_bps;
     w->nic = info.nic;
-    w->distance = info.distance;
+    w->backup = m->place[i].known ? m->place[i].backup : RY_RAILS_MAX;
+    w->distance = m->place[i].known ? m->place[i].distance : info.distance;
     w->rkey = m->mrs[i].rkey;
     w->up = m->nic->ops->rail_state(m->nic, i) == RY_PORT_UP;
     m->lkeys[i][0] = m->mrs[i].lkey;

@@ -31,6 +31,7 @@ int ry_slot_create(struct ry_mesh *m, uint32_t pe, struct ry_out_slot *s, uint32
     s->probe_idx = 0;
     s->probes_good = 0;
     s->condemned = false;
+    s->unfenced = false;
     return RY_OK;
 }
 

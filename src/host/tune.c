@@ -51,7 +51,8 @@ void ry_tune_shape_text(const ry_tune_shape *s, char *text, size_t cap)
     snprintf(text, cap,
              "%smode=%s dtype=%s nic=%s rails=%s link-rate=%s pes=%u nodes=%u tokens=%u hidden=%u "
              "experts=%u topk=%u",
-             s->device && strcmp(s->device, "cuda") == 0 ? "device=cuda " : "", s->mode ? s->mode : "ll", s->dtype ? s->dtype : "bf16", s->nic ? s->nic : "auto",
+             s->device && strcmp(s->device, "cuda") == 0 ? "device=cuda " : "",
+             s->mode ? s->mode : "ll", s->dtype ? s->dtype : "bf16", s->nic ? s->nic : "auto",
              s->rails ? s->rails : "auto", s->link_rate ? s->link_rate : "auto", s->pes, s->nodes,
              s->tokens, s->hidden, s->experts, s->topk);
 }
@@ -123,8 +124,8 @@ int ry_tune_load(const char *file, const ry_tune_shape *shape, ry_tune_choice *c
 
         json_int_t sms = json_integer_value(json_object_get(entry, "sms")); /* absent: 0 */
 
-        if (sms < 0 || sms > 160 || !is_entry(entry, machine, text) || channels < 1 || channels > 64 || chunk < 4096 ||
-            chunk > 256 << 10)
+        if (sms < 0 || sms > 160 || !is_entry(entry, machine, text) || channels < 1 ||
+            channels > 64 || chunk < 4096 || chunk > 256 << 10)
             continue;
         choice->channels = (uint32_t)channels;
         choice->chunk_bytes = (uint32_t)chunk;
@@ -176,11 +177,11 @@ int ry_tune_store(const char *file, const ry_tune_shape *shape, const ry_tune_ch
     for (size_t i = json_array_size(entries); i > 0; i--)
         if (is_entry(json_array_get(entries, i - 1), machine, text))
             json_array_remove(entries, i - 1);
-    json_array_append_new(entries,
-                          json_pack("{s:s, s:s, s:i, s:i, s:i, s:f, s:f}", "machine", machine, "shape",
-                                    text, "channels", (int)choice->channels, "chunk_bytes",
-                                    (int)choice->chunk_bytes, "sms", (int)choice->sms, "dispatch_us", choice->dispatch_us,
-                                    "combine_us", choice->combine_us));
+    json_array_append_new(
+        entries, json_pack("{s:s, s:s, s:i, s:i, s:i, s:f, s:f}", "machine", machine, "shape", text,
+                           "channels", (int)choice->channels, "chunk_bytes",
+                           (int)choice->chunk_bytes, "sms", (int)choice->sms, "dispatch_us",
+                           choice->dispatch_us, "combine_us", choice->combine_us));
     rc = write_file(path, json);
     json_decref(json);
     return rc;

@@ -100,9 +100,14 @@ static int take_counts(struct ep_gpu *g, uint64_t *sent)
     *sent = 0;
     if (rc != RY_OK)
         return rc;
-    if (now.moves > g->seen.moves && downs > 0 && downs <= EP_GPU_DOWNS) {
-        g->switch_us[downs - 1] = now.switch_us;
-        g->replayed[downs - 1] += now.replayed - g->seen.replayed;
+    if (downs > g->told) { /* what was counted last was before it */
+        g->told = downs;
+        g->before = g->seen;
+    }
+    if (now.moves > g->before.moves && downs > 0 && downs <= EP_GPU_DOWNS) {
+        double *us = &g->switch_us[downs - 1];
+        *us = now.switch_us > *us ? now.switch_us : *us;
+        g->replayed[downs - 1] = now.replayed - g->before.replayed;
     }
     for (uint32_t r = 0; r < g->rails; r++)
         *sent += now.rail_bytes[r] - g->seen.rail_bytes[r];

@@ -24,6 +24,8 @@ struct ep_gpu {
     uint64_t base[RY_GPU_JOB_RAILS]; /* bytes when counting began */
     ry_gpu_job_counts seen;          /* at the end of the last iteration */
     uint32_t downs;                  /* atomic: ports that went down */
+    uint32_t told;                   /* of them, that have a base */
+    ry_gpu_job_counts before;        /* the newest of them */
     double switch_us[EP_GPU_DOWNS];  /* what the kernels did about each */
     uint64_t replayed[EP_GPU_DOWNS];
 };

@@ -16,6 +16,9 @@ enum {
     PERF_SIGNALS = 8,  /* of put-signal: their messages go over different channels */
     PERF_SLOTS = 1024, /* payloads of put-signal under way at once */
     PERF_BLOCKS = 400, /* of failover off and on, at least */
+    PERF_BLOCKS_MAX = 40000,
+    PERF_BLOCK_BYTES = 4 << 20,
+    PERF_COMPARE_S = 3, /* as long as this takes, at least */
 };
 
 struct perf_job {

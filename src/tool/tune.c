@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* railyard tune: sweeps channels and chunk sizes for a shape (on GPUs the number of SMs), in bounded
- * time. Each try is a run of `railyard ep`, so what is measured is what is used. */
+/* railyard tune: sweeps channels and chunk sizes for a shape (on GPUs the number of SMs), in
+ * bounded time. Each try is a run of `railyard ep`, so what is measured is what is used. */
 #include <errno.h>
 #include <fcntl.h>
 #include <railyard/config.h>
@@ -192,8 +192,8 @@ static int compare_tries(const void *a, const void *b)
     return (total_us(x) > total_us(y)) - (total_us(x) < total_us(y));
 }
 
-/* Few channels and large chunks first, or the likely numbers of SMs: where time is short, the likely
- * best are tried. */
+/* Few channels and large chunks first, or the likely numbers of SMs: where time is short, the
+ * likely best are tried. */
 static void list_tries(struct tuner *tuner)
 {
     for (unsigned i = 0; on_gpu(tuner) && i < SMS; i++)

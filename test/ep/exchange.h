@@ -4,6 +4,7 @@
 #define RY_TEST_EP_EXCHANGE_H
 
 #include <railyard/ep.h>
+#include <railyard/fault.h>
 #include <railyard/reference.h>
 #include <string.h>
 
@@ -30,6 +31,7 @@ struct ry_test_shape {
     uint32_t iters;
     int idx_bytes;
     int overlap; /* dispatches that are sent before the oldest combine */
+    const char *fault; /* a plan, from the first iteration on */
     const char *settings[8];
 };
 
@@ -284,6 +286,10 @@ static inline void ry_test_exchange_body(ry_ctx *ctx, void *arg)
     RY_CHECK(ry_ep_create(ctx, &attr, &ep) == RY_OK);
     for (uint32_t i = 0; i < depth; i++)
         ry_test_state_make(&st[i], s, ep, ry_pe(ctx));
+    if (s->fault) {
+        RY_CHECK(ry_fault_plan(ctx, s->fault, 7) == RY_OK);
+        ry_fault_start(ctx);
+    }
     for (uint32_t i = 0; i < s->iters + depth - 1; i++) {
         struct ry_test_state *a = &st[i % depth], *b = &st[(i + 1) % depth];
 

@@ -110,6 +110,53 @@ static void overlap(void **state)
     }
 }
 
+/* Messages and answers are lost, ports die and old copies come late, with one batch under way or
+ * two. PEs have other numbers of tokens in each iteration: a row of one PE stands where that of
+ * another stood, and must not be written over by what that one sends again. */
+static void with_faults(uint32_t generations, int overlapping)
+{
+    static const char *const plans[] = {
+        "drop@0:rail0:p=0.05,for=2s;ack-drop@0:rail1:p=0.05,for=2s",
+        "port-down@op60:pe0/rail1:for=20ms;port-down@op90:pe1/rail0:for=20ms",
+        "ghost@0:rail0:us=2000,for=2s;qp-error@op50:pe2/rail0;cqe-error@op80:pe3/rail1",
+        "stall@op40:pe1/rail1:for=120ms;nic-down@op80:pe2/rail0:for=50ms",
+    };
+
+    for (int i = 0; i < 8; i++) {
+        struct ry_test_shape s = {.pes = 4,
+                                  .nodes = 2,
+                                  .experts = 12,
+                                  .topk = 3,
+                                  .hidden = 256,
+                                  .tokens = 32,
+                                  .iters = 40,
+                                  .generations = generations,
+                                  .overlap = overlapping,
+                                  .idx_bytes = 4};
+
+        s.mode = i % 2 ? RY_EP_HT : RY_EP_LL;
+        s.fault = plans[i / 2];
+        s.settings[0] = "HEAP_SIZE=32M";
+        s.settings[1] = "RAILS=2";
+        s.settings[2] = "P2P=off";
+        s.settings[3] = "RECOVERY_INTERVAL=5ms";
+        assert_int_equal(ry_test_exchange(&s), RY_OK);
+    }
+}
+
+static void faults(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        with_faults(2, i % 2);
+}
+
+static void overlap_and_faults(void **state)
+{
+    (void)state;
+    with_faults(3, 2);
+}
+
 /* A ring so small that one phase is many messages. */
 static void small_ring(void **state)
 {
@@ -236,9 +283,17 @@ static void wrong(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ll_bf16),    cmocka_unit_test(ll_fp8), cmocka_unit_test(ht_bf16),
-        cmocka_unit_test(ht_fp8),     cmocka_unit_test(gates),  cmocka_unit_test(overlap),
-        cmocka_unit_test(small_ring), cmocka_unit_test(wire),   cmocka_unit_test(wrong),
+        cmocka_unit_test(ll_bf16),
+        cmocka_unit_test(ll_fp8),
+        cmocka_unit_test(ht_bf16),
+        cmocka_unit_test(ht_fp8),
+        cmocka_unit_test(gates),
+        cmocka_unit_test(overlap),
+        cmocka_unit_test(small_ring),
+        cmocka_unit_test(wire),
+        cmocka_unit_test(wrong),
+        cmocka_unit_test(faults),
+        cmocka_unit_test(overlap_and_faults),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -348,8 +348,8 @@ static void under_way(void **state)
     lose_so(RY_EP_HT, 4, 2, (struct way){.p2p = "P2P=off", .holds = true});
 }
 
-/* The sums of one batch are still to come when the next is dispatched. A forwarder that is lost then
- * leaves PEs behind that wait for it, while others have gone two dispatches ahead. */
+/* The sums of one batch are still to come when the next is dispatched. A forwarder that is lost
+ * then leaves PEs behind that wait for it, while others have gone two dispatches ahead. */
 static void overlapping(void **state)
 {
     (void)state;

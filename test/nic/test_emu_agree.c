@@ -32,6 +32,8 @@ static const struct fault_case cases[] = {
     {"bridge-down", 3, WITH_FAULT, 0, FAULT(RY_FAULT_DROP, .p = 1)},
     {"requests-lost", 3, WITH_FAULT, 0, FAULT(RY_FAULT_DROP, .p = 1)},
     {"acks-lost", 3, WITH_FAULT, 0, FAULT(RY_FAULT_ACK_DROP, .p = 1)},
+    {"far-blocked", 3, WITH_FAULT, 0, FAULT(RY_FAULT_DROP, .p = 1)},
+    {"near-carrier-flap", 6, WITH_FAULT, 0, FAULT(RY_FAULT_PORT_DOWN, .for_ns = 3 * TRY_NS)},
     {"acks-lost-atomic", 3, WITH_FETCH_ADD, 0, FAULT(RY_FAULT_ACK_DROP, .p = 1)},
     {"far-flap", 6, WITH_FAULT, 1, FAULT(RY_FAULT_PORT_DOWN, .for_ns = 3 * TRY_NS)},
     {"loss-1", 6, WITH_FAULT, 0, FAULT(RY_FAULT_DROP, .p = 0.01)},
@@ -183,6 +185,42 @@ static void every_fault_is_answered_as_on_soft_roce(void **state)
     }
 }
 
+/* Its links keep what is on them in order, as the cables that they stand for do. */
+static const char *const cannot[] = {"reorder-10"};
+
+static bool compared(const char *name)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        found |= strcmp(cases[i].name, name) == 0;
+    for (size_t i = 0; i < sizeof(cannot) / sizeof(cannot[0]); i++)
+        found |= strcmp(cannot[i], name) == 0;
+    return found;
+}
+
+static void no_fault_is_left_out(void **state)
+{
+    const char *tree = getenv("RY_TEST_SOURCE");
+    char path[4096], line[256], name[32];
+    uint32_t n = 0;
+    FILE *f;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/test/qemu/faults.expect", tree ? tree : ".");
+    f = fopen(path, "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f)) {
+        if (line[0] == '#' || sscanf(line, "%31s", name) != 1)
+            continue;
+        if (!compared(name))
+            fail_msg("%s was tried on soft-RoCE and not on the emulated NIC", name);
+        n++;
+    }
+    fclose(f);
+    assert_true(n >= sizeof(cases) / sizeof(cases[0]));
+}
+
 static void a_wrong_answer_would_be_seen(void **state)
 {
     (void)state;
@@ -196,6 +234,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_fault_is_answered_as_on_soft_roce),
+        cmocka_unit_test(no_fault_is_left_out),
         cmocka_unit_test(a_wrong_answer_would_be_seen),
     };
 

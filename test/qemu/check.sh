@@ -3,6 +3,7 @@
 #   short  under 3 minutes: the parts come up, the chief faults look as faults.expect says
 #   full   under 10 minutes: every fault, two guests, 50 links pulled, ep while links are pulled
 #   speed  perf beside perftest in turns; wants a machine of its own, decides nothing
+# RY_TEST_ROUTING names a recording of routing for ep in the guest, instead of the built-in gate.
 # Results are left in $RY_TEST_BUILD/qemu/result; logs of a guest that failed in qemu/failed.
 # exit: 0 all as expected, 1 something is not, 2 bad use, 77 the parts cannot be had here
 set -euo pipefail
@@ -45,38 +46,47 @@ step() { # seconds, what, command: runs it, says how it went, remembers a failur
 }
 
 guest=("$here/guest.sh" -c "$cache")
-data=(-f "$here/pair.sh" -- sh pair.sh)
-faults=(-o "$result" -b "$probe" -f "$here/faults.sh" -- sh faults.sh)
-mesh=(-b "$build/test/rdma-mesh" -- rdma-mesh)
-command=(-b "$build/bin/railyard" -f "$here/on_node.sh")
-run=(-f "$here/ep_run.sh" -- sh ep_run.sh)
+tests=(-b "$probe" -b "$build/test/rdma-nic" -b "$build/test/rdma-mesh")
+command=(-b "$build/bin/railyard" -b "$build/bin/ring" -b "$(command -v setpriv)"
+    -f "$here/on_node.sh")
+[ -z "${RY_TEST_ROUTING:-}" ] || command+=(-f "$RY_TEST_ROUTING:/app/routing.jsonl")
+mpi=() # and where Open MPI is installed, what mpirun needs
+plugins=/usr/lib/x86_64-linux-gnu
+if command -v orted > /dev/null && [ -d "$plugins/openmpi/lib/openmpi3" ]; then
+    mpi=(-b "$(command -v mpirun)" -b "$(command -v orted)" -d "$plugins/openmpi/lib/openmpi3")
+    [ ! -d "$plugins/pmix2/lib/pmix" ] || mpi+=(-d "$plugins/pmix2/lib/pmix")
+fi
+script() { # NAME...: options that copy scripts of this folder
+    local name
+    for name in "$@"; do
+        scripts+=(-f "$here/$name.sh")
+    done
+}
+scripts=()
 
 case $form in
     short)
+        script faults ep_run short_run
         step 165 "faults, backend, library and ep in one guest" "${guest[@]}" -t 150 \
-            -o "$result" -b "$probe" -b "$build/test/rdma-nic" "${mesh[@]:0:2}" "${command[@]}" \
-            -f "$here/faults.sh" -f "$here/ep_run.sh" -f "$here/short_run.sh" -- sh short_run.sh
+            -o "$result" "${tests[@]}" "${command[@]}" "${scripts[@]}" -- sh short_run.sh
         grep '^short: ' "$result/log" || true
         step 10 "faults look as expected" \
             "$here/compare.sh" "$here/faults.expect" "$result/faults.txt"
         ;;
     full)
-        step 60 "both ports of both nodes move data" "${guest[@]}" -t 40 "${data[@]}"
-        step 90 "two guests move data on both ports" "${guest[@]}" -2 -t 60 "${data[@]}"
-        step 250 "links break and are mended" "${guest[@]}" -t 220 "${faults[@]}" 2
+        script pair faults ep_run dead_run launch_run bad_run full_run two_run
+        step 520 "all that one guest shows" "${guest[@]}" -t 500 -o "$result" "${tests[@]}" \
+            "${command[@]}" "${mpi[@]}" "${scripts[@]}" -- sh full_run.sh
+        grep '^full: ' "$result/log" || true
         step 10 "faults look as expected" \
             "$here/compare.sh" "$here/faults.expect" "$result/faults.txt"
-        step 100 "the verbs backend works and fails as it should" "${guest[@]}" -t 80 \
-            -b "$build/test/rdma-nic" -- rdma-nic
-        step 280 "50 links pulled under the library" "${guest[@]}" -t 250 "${mesh[@]}" -n 50
-        step 220 "ep is exact, also while links are pulled" "${guest[@]}" -t 200 \
-            "${command[@]}" "${run[@]}" 2 4
-        step 150 "no link left, and bad links" "${guest[@]}" -t 120 "${command[@]}" \
-            -f "$here/dead_run.sh" -- sh dead_run.sh
+        step 100 "two guests move data on both ports" "${guest[@]}" -2 -t 90 \
+            "${command[@]}" "${scripts[@]}" -- sh two_run.sh
         ;;
     speed)
-        step 900 "beside perftest" "${guest[@]}" -t 850 "${command[@]}" \
-            -f "$here/speed_run.sh" -- sh speed_run.sh 7
+        script speed_run
+        step 900 "beside perftest" "${guest[@]}" -t 850 "${command[@]}" "${scripts[@]}" \
+            -- sh speed_run.sh 7
         grep '^speed:' "$result/all.log"
         ;;
 esac

@@ -15,6 +15,7 @@
 #
 # options:
 #   -b PROGRAM     copy it, with the libraries it needs, to /app (first in PATH); repeats
+#   -d FOLDER      copy the plug-ins in it, with the libraries they need, to where they stand here
 #   -f FILE[:DST]  copy a file to /app, or to DST (absolute); repeats
 #   -o FOLDER      what the command leaves in /out is put there
 #   -k FOLDER      console and output are kept there when the command fails (default: CACHE/failed)
@@ -30,6 +31,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${RY_QEMU_CACHE:-$here/../../build/qemu}
 programs=()
+plugins=()
 files=()
 out=
 keep=
@@ -42,9 +44,10 @@ bad() {
     exit 2
 }
 
-while getopts :b:f:o:k:t:m:c:2 o; do
+while getopts :b:d:f:o:k:t:m:c:2 o; do
     case $o in
         b) programs+=("$OPTARG") ;;
+        d) plugins+=("$OPTARG") ;;
         f) files+=("$OPTARG") ;;
         o) out=$OPTARG ;;
         k) keep=$OPTARG ;;
@@ -85,6 +88,9 @@ trap 'exit 143' TERM HUP
 root=$dir/root
 mkdir -p "$root/app"
 [ ${#programs[@]} = 0 ] || "$here/closure.sh" "$root" app "${programs[@]}"
+for d in "${plugins[@]}"; do
+    "$here/closure.sh" "$root" "${d#/}" "$d"/*.so
+done
 for f in "${files[@]}"; do
     src=${f%%:*}
     dst=/app/${src##*/}

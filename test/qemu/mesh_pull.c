@@ -5,7 +5,8 @@
  * waits for quiet. Meanwhile the main thread takes a link down, waits until traffic goes on, mends
  * it, and waits until both rails carry again.
  *
- * One line a pull, then one line of sums. exit: 0 nothing lost, doubled or corrupted, and every
+ * One line a pull, then one line of sums, and how soon after the first port event of a pull the
+ * failures were seen that made channels switch. exit: 0 nothing lost, doubled or corrupted, and every
  * return was seen; 1 otherwise; 2 bad use or set-up. */
 #include <getopt.h>
 #include <inttypes.h>
@@ -24,7 +25,7 @@
 #include <railyard/heap.h>
 #include <railyard/rma.h>
 
-enum { SIGNALS = 8, WORDS = 1024, PES_MAX = 4, RAILS = 2 };
+enum { SIGNALS = 8, WORDS = 1024, PES_MAX = 4, RAILS = 2, DETECTS_MAX = 8192 };
 
 struct job {
     uint32_t pulls, pes, hold_ms;
@@ -36,6 +37,10 @@ struct job {
     uint64_t corrupted, miscounted, failed;
     /* written by agents, read by main */
     uint64_t down_ns, switch_ns, detect_ns, return_ns[PES_MAX];
+    uint64_t detects[DETECTS_MAX]; /* of every switch: when its failure was seen */
+    uint32_t n_detects, n_late;
+    double
+        late_ms[DETECTS_MAX]; /* of every switch of all pulls, from the pull's first port event */
     uint64_t switches, returns, replayed;
     struct ry_rail rails[PES_MAX][RAILS];
 };
@@ -92,6 +97,8 @@ static void on_event(void *arg, const ry_event *ev)
     struct pe *p = arg;
     struct job *j = p->job;
 
+    uint32_t n;
+
     switch (ev->type) {
     case RY_EVENT_RAIL_DOWN:
         first(&j->down_ns, ev->at_ns);
@@ -99,6 +106,9 @@ static void on_event(void *arg, const ry_event *ev)
     case RY_EVENT_SWITCH:
         first(&j->switch_ns, ev->at_ns);
         first(&j->detect_ns, ev->detect_ns);
+        n = __atomic_fetch_add(&j->n_detects, 1, __ATOMIC_ACQ_REL);
+        if (n < DETECTS_MAX)
+            __atomic_store_n(&j->detects[n], ev->detect_ns, __ATOMIC_RELEASE);
         __atomic_add_fetch(&j->switches, 1, __ATOMIC_RELAXED);
         __atomic_add_fetch(&j->replayed, ev->replayed, __ATOMIC_RELAXED);
         break;
@@ -298,6 +308,34 @@ static double after_ms(const uint64_t *word, uint64_t start)
     return t == 0 ? -1 : t > start ? (double)(t - start) / 1e6 : 0;
 }
 
+/* How long after the first port event each switch of this pull saw its failure; what saw it by an
+ * error completion may have been first. */
+static void note_detects(struct job *j)
+{
+    uint64_t down = __atomic_load_n(&j->down_ns, __ATOMIC_ACQUIRE);
+    uint32_t n = __atomic_load_n(&j->n_detects, __ATOMIC_ACQUIRE);
+
+    for (uint32_t i = 0; down && i < n && i < DETECTS_MAX && j->n_late < DETECTS_MAX; i++) {
+        uint64_t t = __atomic_load_n(&j->detects[i], __ATOMIC_ACQUIRE);
+
+        if (t)
+            j->late_ms[j->n_late++] = t > down ? (double)(t - down) / 1e6 : 0;
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double quantile(struct job *j, double q)
+{
+    qsort(j->late_ms, j->n_late, sizeof(*j->late_ms), by_value);
+    return j->n_late ? j->late_ms[(uint32_t)(q * (j->n_late - 1) + 0.5)] : -1;
+}
+
 /* One pull. 0 when traffic went on and came back to both rails. */
 static int pull(struct job *j, uint32_t i)
 {
@@ -312,12 +350,14 @@ static int pull(struct job *j, uint32_t i)
         memcpy(far, which + 3, 2);
     usleep((useconds_t)(20000 + dice / 6 % 200000));
     j->down_ns = j->switch_ns = j->detect_ns = 0;
+    __atomic_store_n(&j->n_detects, 0, __ATOMIC_RELEASE);
     start = now_ns();
     set_link(near, 0);
     if (far[0])
         set_link(far, 0);
     on = rounds_go_on(j, 2, 20000);
     usleep(j->hold_ms * 1000);
+    note_detects(j);
     set_link(near, 1);
     if (far[0])
         set_link(far, 1);
@@ -355,7 +395,7 @@ static int parse(int argc, char **argv, struct job *j)
 
 int main(int argc, char **argv)
 {
-    struct job j = {.pulls = 10, .pes = 2, .seed = 1, .hold_ms = 200};
+    static struct job j = {.pulls = 10, .pes = 2, .seed = 1, .hold_ms = 200};
     struct pe pe[PES_MAX] = {{0}};
     uint32_t unhealed = 0;
 
@@ -383,6 +423,8 @@ int main(int argc, char **argv)
            " replayed=%" PRIu64 "\n",
            j.pulls, j.last_round, j.corrupted, j.miscounted, j.failed, unhealed, j.switches,
            j.returns, j.replayed);
+    printf("detected after the port event, %u switches: p50 %.2f ms, p99 %.2f ms, worst %.2f ms\n",
+           j.n_late, quantile(&j, 0.5), quantile(&j, 0.99), quantile(&j, 1));
     ry_hub_destroy(j.hub);
     return j.corrupted || j.miscounted || j.failed || unhealed;
 }

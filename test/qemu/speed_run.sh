@@ -3,9 +3,20 @@
 # of 64 KiB and 1 MiB against ib_write_bw (one QP, 16 under way), ping-pong of 8 bytes against
 # ib_write_lat; and put on two ports against two ib_write_bw at once. Prints every pair and the
 # median of the ratios. An emulated CPU: the ratio says something, the figures nothing.
+#
+# Soft-RoCE works on the CPU that sends or receives. So each node gets a CPU of its own, as two
+# machines have: what arrives at a port is worked on by its node's CPU, and so are the programs
+# (railyard perf does that by itself).
 # shellcheck disable=SC2317 # functions are called by name
 pairs=${1:-7}
 export RAILYARD_HEAP_SIZE=160M
+
+for rail in 0 1; do
+    echo 1 > "/sys/class/net/a$rail/queues/rx-0/rps_cpus"
+    echo 2 > "/sys/class/net/b$rail/queues/rx-0/rps_cpus"
+done
+on_a() { taskset 1 "$@"; }
+on_b() { taskset 2 "$@"; }
 
 figure() { # the value of a name in what railyard wrote
     tr ',{}[]' '\n' < /tmp/ours | sed -n "s/^ *\"$1\": *//p" | head -n 1
@@ -23,10 +34,10 @@ ours_lat() {
     figure us_p50
 }
 theirs() { # RAIL SIZE ITERS: GB/s
-    ib_write_bw -d "rxe_b$1" -x 1 -s "$2" -n "$3" -t 16 -p "1860$1" > /dev/null 2>&1 &
+    on_b ib_write_bw -d "rxe_b$1" -x 1 -s "$2" -n "$3" -t 16 -p "1860$1" > /dev/null 2>&1 &
     s=$!
     usleep 700000
-    ib_write_bw -d "rxe_a$1" -x 1 -s "$2" -n "$3" -t 16 -p "1860$1" "10.0.$1.2" 2> /dev/null |
+    on_a ib_write_bw -d "rxe_a$1" -x 1 -s "$2" -n "$3" -t 16 -p "1860$1" "10.0.$1.2" 2> /dev/null |
         awk '$1 ~ /^[0-9]+$/ { printf "%.5f\n", $4 * 1048576 / 1e9 }'
     wait "$s"
 }
@@ -38,10 +49,10 @@ theirs_two() {
     cat /tmp/r0 /tmp/r1 | awk '{ s += $1 } END { printf "%.5f\n", s }'
 }
 theirs_lat() {
-    ib_write_lat -d rxe_b0 -x 1 -s 8 -n 500 -p 18700 > /dev/null 2>&1 &
+    on_b ib_write_lat -d rxe_b0 -x 1 -s 8 -n 500 -p 18700 > /dev/null 2>&1 &
     s=$!
     usleep 700000
-    ib_write_lat -d rxe_a0 -x 1 -s 8 -n 500 -p 18700 10.0.0.2 2> /dev/null |
+    on_a ib_write_lat -d rxe_a0 -x 1 -s 8 -n 500 -p 18700 10.0.0.2 2> /dev/null |
         awk '$1 == 8 { print $5 }'
     wait "$s"
 }

@@ -128,11 +128,20 @@ static bool mooncake_3596(struct town *t)
         last = hold;
         now = pair->not_before_ns;
     }
+    if (last != 30000)
+        return false;
     pair->good_since_ns = now;
     now += 1000 * 30000ull;
-    ry_agent_pair_failed(&m, &p, 0, 0, now); /* after a long good time */
-    ry_agent_pair_failed(&m, &p, 0, 0, now);
-    return last == 30000 && pair->not_before_ns - now == 100;
+    last = 50;
+    for (int i = 0; i < 4; i++) { /* after a long good time, and then never good again */
+        for (int channel = 0; channel < 8; channel++) /* one failure, whoever used the pair */
+            ry_agent_pair_failed(&m, &p, 0, 0, now);
+        if (pair->not_before_ns - now != 2 * last)
+            return false;
+        last *= 2;
+        now = pair->not_before_ns;
+    }
+    return true;
 }
 
 /* The same from outside: a cable that flaps for 40 ms costs a few switches, not one a flap. */

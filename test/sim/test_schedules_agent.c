@@ -12,7 +12,7 @@ static struct area {
     uint64_t src[2][WORDS], dst[WORDS];
     ry_signal *sig;
     uint64_t *sig_word;
-} *here, *there;
+} * here, *there;
 static ry_signal *sig;
 
 static bool begin(struct town *t, struct town_setting set)
@@ -40,10 +40,7 @@ static bool arrived(struct town *t, uint64_t value)
 }
 static bool first_arrived(struct town *t) { return arrived(t, 5); }
 
-static bool holds(uint32_t which)
-{
-    return memcmp(there->dst, here->src[which], BYTES) == 0;
-}
+static bool holds(uint32_t which) { return memcmp(there->dst, here->src[which], BYTES) == 0; }
 
 static bool moved(struct town *t) { return town_channel(t, 0, 1)->moves > 0; }
 

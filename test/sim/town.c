@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/town.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,8 @@ enum {
     STEP_NS = 100,        /* what a wait's turn takes */
     AGENT_NS = 20000,     /* longest sleep of an agent: control messages wake no one here */
     CTL_NS = 500,         /* a control message's way */
-    SECONDS_MAX = 20,     /* of a schedule, on the machine's clock */
+    SECONDS_MAX = 60,     /* of a schedule, on the machine's clock */
+    MUTANT_SECONDS = 8,   /* broken, it may wait for ever */
     TURNS_MAX = 20000000, /* and turns of its own */
 };
 
@@ -447,18 +449,24 @@ void *town_at(struct town *t, uint32_t pe, void *p)
 static bool one(const struct town_schedule *s, int mutant)
 {
     static struct town t;
-    int status = 0;
-    pid_t pid;
+    int status = 0, left = (mutant ? MUTANT_SECONDS : SECONDS_MAX) * 100;
+    pid_t pid, ended = 0;
 
     fflush(stdout);
     pid = fork();
     if (pid == 0) {
-        alarm(SECONDS_MAX);
         ry_mutant = mutant;
         exit(s->right(&t) ? 0 : 1);
     }
-    return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
-           WEXITSTATUS(status) == 0;
+    while (pid > 0 && left-- > 0 && ended == 0) {
+        usleep(10000);
+        ended = waitpid(pid, &status, WNOHANG);
+    }
+    if (ended == 0) {
+        kill(pid, SIGKILL);
+        waitpid(pid, &status, 0);
+    }
+    return ended == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 int town_run_all(const char *group, const struct town_schedule *all, size_t n)

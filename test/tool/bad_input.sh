@@ -44,6 +44,12 @@ bad 2 "RAILS" ep --rails 17
 bad 2 "RAILS" ep --rails 2,x
 bad 2 "LINK_RATE" ep --link-rate fast
 bad 2 "HANDLER" ep --handler fpga
+bad 2 "--handler cpu on a gpu needs gdrdrv" ep --device cuda --handler cpu
+bad 2 "--nic verbs with --device cuda" ep --device cuda --nic verbs
+bad 2 "--pes-as processes with --device cuda" ep --device cuda --pes-as processes
+bad 2 "--rails 2,1" ep --device cuda --rails 2,1
+bad 2 "--fault 'drop@1ms" ep --device cuda --fault "drop@1ms:pe0/rail0:p=0.1"
+bad 2 "--device 'tpu' is not host or cuda" tune --device tpu
 bad 2 "NIC" ep --nic none
 bad 2 "FAILOVER" ep --failover maybe
 bad 2 "CHANNELS" ep --channels 65

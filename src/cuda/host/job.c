@@ -56,6 +56,22 @@ void *ry_job_take(uint8_t *base, uint64_t *at, uint64_t bytes)
     return base ? base + begin : NULL;
 }
 
+/* All memory is there, and copies of the host's have what the runtime takes for them, before any
+ * kernel may keep the GPU busy. */
+static int pe_touch(struct ry_job_pe *p, uint64_t device_bytes, uint64_t host_bytes)
+{
+    uint64_t bytes = device_bytes < host_bytes ? device_bytes : host_bytes;
+    cudaError_t rc;
+
+    memset(p->host, 0, host_bytes);
+    rc = cudaMemcpyAsync(p->memory, p->host, bytes, cudaMemcpyHostToDevice, p->stream);
+    if (rc == cudaSuccess)
+        rc = cudaMemcpyAsync(p->host, p->memory, bytes, cudaMemcpyDeviceToHost, p->stream);
+    if (rc == cudaSuccess)
+        rc = cudaStreamSynchronize(p->stream);
+    return rc == cudaSuccess ? RY_OK : ry_gpu_fail(rc, "cannot copy to a pe's memory");
+}
+
 /* Before engines run: nothing may be allocated then. */
 static int pe_open(ry_gpu_job *job, uint32_t pe)
 {
@@ -88,7 +104,7 @@ static int pe_open(ry_gpu_job *job, uint32_t pe)
     if (rc != cudaSuccess)
         return ry_gpu_fail(rc, "cannot take a pe's memory");
     pe_lay(job, p, p->memory, p->host, &device_bytes, &host_bytes);
-    return RY_OK;
+    return pe_touch(p, device_bytes, host_bytes);
 }
 
 static void pe_close(struct ry_job_pe *p)

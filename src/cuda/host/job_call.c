@@ -9,7 +9,8 @@
 #include "host/clock.h"
 #include "host/error.h"
 
-enum { POISON = 0xa5, MEET_NS = 200000000 };
+enum { POISON = 0xa5 };
+#define MEET_NS 30000000000ull /* a PE that is this late is lost */
 
 /* Copies, the first failure kept. */
 struct copier {
@@ -44,15 +45,16 @@ static int finish(struct copier *c, const char *what)
     return c->rc == cudaSuccess ? RY_OK : ry_gpu_fail(c->rc, what);
 }
 
-/* PEs launch together, once all have copied: what a kernel waits for is then the others' kernels and
- * not their copies. A PE that has failed is not waited for for ever. */
+/* PEs launch together, once all have copied: what a kernel waits for is then the others' kernels
+ * and not their copies. Nobody waits for a PE that has failed. */
 static void meet(ry_gpu_job *job)
 {
     uint64_t n = job->attr.n_pes, until = ry_clock_ns() + MEET_NS;
     uint64_t mine = __atomic_add_fetch(&job->met, 1, __ATOMIC_ACQ_REL);
     uint64_t all = (mine + n - 1) / n * n;
 
-    while (__atomic_load_n(&job->met, __ATOMIC_ACQUIRE) < all && ry_clock_ns() < until)
+    while (__atomic_load_n(&job->met, __ATOMIC_ACQUIRE) < all &&
+           !__atomic_load_n(&job->lost, __ATOMIC_ACQUIRE) && ry_clock_ns() < until)
         ;
 }
 
@@ -140,8 +142,8 @@ static int results_out(ry_gpu_job *job, struct ry_job_pe *p, const uint32_t *row
     return finish(&c, "cannot copy rows");
 }
 
-int ry_gpu_job_dispatch(ry_gpu_job *job, uint32_t pe, const ry_ep_input *in, ry_ep_output *out,
-                        double *us)
+static int dispatch(ry_gpu_job *job, uint32_t pe, const ry_ep_input *in, ry_ep_output *out,
+                    double *us)
 {
     struct ry_job_pe *p = &job->pe[pe];
     const uint32_t *rows = NULL;
@@ -182,8 +184,8 @@ static int y_in(ry_gpu_job *job, struct ry_job_pe *p, const void *y, size_t y_st
     return finish(&c, "cannot copy the experts' rows");
 }
 
-int ry_gpu_job_combine(ry_gpu_job *job, uint32_t pe, const void *y, size_t y_stride, void *out,
-                       size_t out_stride, double *us)
+static int combine(ry_gpu_job *job, uint32_t pe, const void *y, size_t y_stride, void *out,
+                   size_t out_stride, double *us)
 {
     struct ry_job_pe *p = &job->pe[pe];
     size_t row = 2ull * job->attr.ep.hidden;
@@ -206,4 +208,23 @@ int ry_gpu_job_combine(ry_gpu_job *job, uint32_t pe, const void *y, size_t y_str
         return status;
     copy_rows(&c, out, out_stride, p->out, row, row, job->attr.ep.tokens_max);
     return finish(&c, "cannot copy the sums");
+}
+
+static int ended(ry_gpu_job *job, int status)
+{
+    if (status != RY_OK)
+        __atomic_store_n(&job->lost, 1, __ATOMIC_RELEASE);
+    return status;
+}
+
+int ry_gpu_job_dispatch(ry_gpu_job *job, uint32_t pe, const ry_ep_input *in, ry_ep_output *out,
+                        double *us)
+{
+    return ended(job, dispatch(job, pe, in, out, us));
+}
+
+int ry_gpu_job_combine(ry_gpu_job *job, uint32_t pe, const void *y, size_t y_stride, void *out,
+                       size_t out_stride, double *us)
+{
+    return ended(job, combine(job, pe, y, y_stride, out, out_stride, us));
 }

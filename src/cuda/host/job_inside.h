@@ -29,7 +29,8 @@ struct ry_gpu_job {
     ry_gpu_job_attr attr;
     int gpus;
     struct ry_gpu_fabric *fabric;
-    uint64_t met; /* atomic: arrivals at the meeting point, all PEs together */
+    uint64_t met;  /* atomic: arrivals at the meeting point, all PEs together */
+    uint32_t lost; /* atomic: a PE's call has failed, and it may not come again */
     struct ry_job_pe pe[RY_GPU_PES_MAX];
 };
 
