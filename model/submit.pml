@@ -5,7 +5,8 @@
  * The words have one shape, (move, CLOSED, sequence), compared as one number:
  *   resv   next sequence; replaced by one compare-and-swap that has tested room and CLOSED
  *   cons   frontier: all below it is complete; raised by max, closed by the mover's fetch-or
- *   slot   (cpu modes) what the proxy may ring; raised by max, closed by max
+ *   slot   (cpu modes) what the proxy may ring; stored by who has the turn, closed by max
+ * ready is the turn: who finds his own sequence in it rings and then sets it to the next one's.
  * A wait is a guard that blocks, so a wait for ever is an invalid end state.
  */
 #ifndef INITS
@@ -32,7 +33,7 @@ byte prod[2];           /* prod_idx: what was rung, as an index of this life */
 byte db[2];             /* what the NIC was told */
 byte ex[2];             /* executed by the NIC, which is what the CQE says */
 byte life[2];           /* move number of the ring's life; NOLIFE while it is being rebuilt */
-bit dead[2], fresh[2], left[2], lock[2];
+bit dead[2], fresh[2], left[2];
 byte wqe[2 * DEPTH];    /* WORD(life, nop, sequence + 1) */
 byte act;
 byte ran;               /* bit per sequence: executed */
@@ -57,22 +58,49 @@ bit shutflag[2];
 #define ROOM(r, v) (SEQ(v) < SEQ(cons[r]) + DEPTH)
 #define AT(r, s, b) ((r) * DEPTH + ((s) - (b)) % DEPTH)
 
-#if defined(TEST_CLOSED_ONLY)
-#define STILL(r, now, v) (!SHUTNOW(r, now))
-#elif defined(TEST_MOVE_ONLY)
-#define STILL(r, now, v) (MOVE(now) == MOVE(v))
-#else
-#define STILL(r, now, v) (MOVE(now) == MOVE(v) && !SHUTNOW(r, now))
-#endif
-
 /* the doorbell register: index i of ring r's present life */
 inline ring(r, i) {
     assert(i >= db[r]);         /* never backward */
     db[r] = i
 }
 
+/* tell the NIC or the proxy of all up to block s; prod_idx is what was rung, for the agent */
+inline bell(a, s, b, v) {
+#ifdef GPU
+    d_step { prod[a] = s + 1 - b; ring(a, s + 1 - b) }
+#elif defined(MUT_WRONG_COUNTER)
+    skip
+#else
+    slot[a] = WORD(MOVE(v), 0, s + 1)
+#endif
+}
+
+/* wait for one's turn, ring in it, pass it on; who sees that another has reserved behind him may
+ * leave the bell to that one, who cannot but publish */
+inline turn(a, s, b, v) {
+#ifndef MUT_NO_READY
+    ready[a] == s;
+#endif
+#ifdef MUT_RING_LATE
+    d_step { if :: ready[a] < s + 1 -> ready[a] = s + 1 :: else fi };
+#endif
+    if
+#ifdef MUT_LEAVE_BLIND
+    :: skip
+#else
+    :: SEQ(resv[a]) > s + 1 -> skip
+#endif
+    :: bell(a, s, b, v)
+    fi;
+#ifndef MUT_RING_LATE
+    d_step { if :: ready[a] < s + 1 -> ready[a] = s + 1 :: else fi }
+#else
+    skip
+#endif
+}
+
 proctype initiator(byte me) {
-    byte a, v, b, s, x;
+    byte a, v, b, s;
     bit nop;
 
 again:
@@ -121,60 +149,15 @@ again:
 #endif
     fi;
 #ifdef MUT_NO_RELEASE
-    ready[a] == s;
-    ready[a] = s + 1;
+    turn(a, s, b, v);
 #endif
     d_step {
         assert(s < b + ex[a] + DEPTH);          /* no overrun of what the NIC has not read */
         assert(s < SEQ(cons[a]) + DEPTH);       /* nor of the log */
         wqe[AT(a, s, b)] = WORD(MOVE(v), nop, s + 1)
     }
-#if !defined(MUT_NO_RELEASE) && !defined(MUT_NO_READY)
-    ready[a] == s;
-    ready[a] = s + 1;
-#endif
-#ifdef MUT_NO_READY
-    d_step { if :: ready[a] < s + 1 -> ready[a] = s + 1 :: else fi };
-#endif
-
-#ifdef GPU
-    /* under the lock: still the same move and open? then ring by max */
-#ifndef MUT_NO_LOCK
-    atomic { !lock[a]; lock[a] = 1 };
-#endif
-#ifndef MUT_NO_TEST
-    if
-    :: STILL(a, resv[a], v) ->
-#endif
-#ifdef MUT_DB_STORE
-        d_step { prod[a] = s + 1 - b; ring(a, s + 1 - b) }
-#else
-        x = (prod[a] < s + 1 - b -> s + 1 - b : prod[a]);
-        d_step { prod[a] = x; ring(a, x) }
-#endif
-#ifndef MUT_NO_TEST
-    :: else
-    fi;
-#endif
-    d_step { lock[a] = 0; x = 0 };
-#else
-    d_step {
-#ifdef MUT_SLOT_STORE
-        slot[a] = WORD(MOVE(v), 0, s + 1)
-#elif defined(RELAX_SLOT_NOMOVE)
-        if
-        :: !SHUT(slot[a]) && SEQ(slot[a]) < s + 1 -> slot[a] = WORD(MOVE(slot[a]), 0, s + 1)
-        :: else
-        fi
-#elif defined(MUT_WRONG_COUNTER)
-        skip
-#else
-        if
-        :: slot[a] < WORD(MOVE(v), 0, s + 1) -> slot[a] = WORD(MOVE(v), 0, s + 1)
-        :: else
-        fi
-#endif
-    };
+#ifndef MUT_NO_RELEASE
+    turn(a, s, b, v);
 #endif
 over:
     skip
@@ -244,12 +227,8 @@ proctype mover() {
 #endif
         };
         ready[o] == SEQ(v);
-#ifdef GPU
-#ifndef MUT_NO_LOCK
-        atomic { !lock[o]; lock[o] = 1 };
-        lock[o] = 0;                    /* who takes it from here on meets CLOSED */
-#endif
-#else
+        /* gpu: all reserved is published, so nobody has the turn, or ever gets it on this ring */
+#ifndef GPU
         d_step {
             if
             :: slot[o] < WORD(MOVE(v), 1, 0) -> slot[o] = WORD(MOVE(v), 1, 0)

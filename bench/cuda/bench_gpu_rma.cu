@@ -7,22 +7,27 @@
 #include "cuda/fabric.h"
 #include "cuda/rma.h"
 #include "cuda/yard.h"
+#include "minimal.h"
+#include "rma_bench.h"
 
-enum { PES = 2, POSTS = 512, TRIPS = 64 };
+enum { PES = 2, TRIPS = 64 };
 
 struct timings {
-    uint32_t cycles[POSTS];
+    struct post_times post;
     uint64_t failed, ns;
 };
 
-/* Warp w of all puts `bytes` over and over; one quiet at the end. */
-static __global__ void put_kernel(const __grid_constant__ struct ry_gpu_world w, uint8_t *heap,
-                                  uint32_t bytes, uint32_t times, struct timings *out)
+/* Warp w of all puts `bytes` over and over; one quiet at the end of each block. */
+static __global__ void __launch_bounds__(512, 1)
+put_kernel(const __grid_constant__ struct ry_gpu_world w, uint8_t *heap, uint32_t bytes,
+           uint32_t times, struct timings *out)
 {
-    uint32_t warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    uint32_t warps = gridDim.x * blockDim.x / 32;
+    uint32_t warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
 
     for (uint32_t i = 0; i < times; i++) {
-        uint32_t at = (warp + warps * (i % 8)) * bytes;
+        uint32_t places = (64u << 20) / bytes;
+        uint64_t at = (uint64_t)((warp + warps * i) % places) * bytes;
 
         if (ry_dev_put(&w, heap + (64 << 20) + at, heap + at, bytes, 1, RY_WARP) != RY_OK)
             out->failed = 1;
@@ -31,71 +36,17 @@ static __global__ void put_kernel(const __grid_constant__ struct ry_gpu_world w,
         out->failed = 1;
 }
 
-/* A hand-written post: the queue pair is this thread's alone, nothing can fail, no one else posts.
- */
-static __device__ void minimal_post(struct ry_ring *r, uint32_t idx, uint64_t to, uint64_t from,
-                                    uint64_t signal, uint64_t value, uint32_t lkey, uint32_t rkey)
-{
-    struct ry_wqe *a = &r->wqe[idx & r->mask], *b = &r->wqe[(idx + 1) & r->mask];
-
-    a->opmod_idx_opcode = ry_be32((idx & 0xffffu) << 8 | RY_OP_WRITE);
-    a->qpn_ds = ry_be32(r->qpn << 8 | 3);
-    *(uint64_t *)&a->signature = 0;
-    a->raddr = ry_be64(to);
-    *(uint64_t *)&a->rkey = ry_be32(rkey);
-    a->u.data.byte_count = ry_be32(8);
-    a->u.data.lkey = ry_be32(lkey);
-    a->u.data.addr = ry_be64(from);
-    b->opmod_idx_opcode = ry_be32(((idx + 1) & 0xffffu) << 8 | RY_OP_WRITE);
-    b->qpn_ds = ry_be32(r->qpn << 8 | 3);
-    *(uint64_t *)&b->signature = (uint64_t)RY_WQE_SIGNALLED << 24;
-    b->raddr = ry_be64(signal);
-    *(uint64_t *)&b->rkey = ry_be32(rkey);
-    b->u.inl.byte_count = ry_be32(RY_WQE_INLINE | 8);
-    b->u.words[0] = (b->u.words[0] & 0xffffffffu) | value << 32;
-    b->u.words[1] = value >> 32;
-    ry_publish_dbr(r->dbr, idx + 2);
-    ry_ring_doorbell(r->uar, ry_wqe_doorbell(b));
-}
-
-/* Call to return, whose last step is the doorbell, one thread. */
-static __global__ void post_kernel(const __grid_constant__ struct ry_gpu_world w, uint8_t *heap,
-                                   int minimal, struct timings *out)
-{
-    struct ry_channel *ch = ry_world_channel(&w, 1, 0);
-    struct ry_ring *r = &ch->ring[ry_state_active(ry_observe_state(ch))];
-    struct ry_sector *signal = (struct ry_sector *)heap; /* channel 0 */
-    uint32_t lkey = r->lkeys[0], rkey = r->rkeys[0];
-    uint64_t raddr = ry_world_raddr(&w, 1, heap);
-
-    for (uint32_t i = 0; i < POSTS; i++) {
-        uint64_t begin, end;
-
-        if (i % 16 == 0 && !minimal)
-            ry_world_quiet(&w, 1, 0);
-        if (i % 16 == 0 && minimal && i)
-            while (ry_observe_cqe(r->cqe).counter != (uint16_t)(2 * i - 1))
-                ;
-        begin = (uint64_t)clock64();
-        if (minimal)
-            minimal_post(r, 2 * i, raddr + 4096, (uint64_t)heap + 8192, raddr, i + 1, lkey, rkey);
-        else if (ry_dev_put_signal(&w, heap + 4096, heap + 8192, 8, signal, i + 1, 1, RY_THREAD))
-            out->failed = 1;
-        end = (uint64_t)clock64();
-        out->cycles[i] = (uint32_t)(end - begin);
-    }
-}
-
 /* 8-byte put-signal there and back, TRIPS times; PE 0 measures. */
 static __global__ void trip_kernel(const __grid_constant__ struct ry_gpu_world w, uint8_t *heap,
                                    uint32_t peer, uint32_t from, int minimal, struct timings *out)
 {
     struct ry_channel *ch = ry_world_channel(&w, peer, 0);
-    struct ry_ring *r = &ch->ring[ry_state_active(ry_observe_state(ch))];
+    struct minimal m = minimal_take(&ch->ring[ry_state_active(ry_observe_state(ch))]);
     struct ry_sector *signal = (struct ry_sector *)heap;
-    uint32_t lkey = r->lkeys[0], rkey = r->rkeys[0];
     uint64_t raddr = ry_world_raddr(&w, peer, heap), begin = 0;
+    struct ry_line line;
 
+    ry_line_begin(&w, peer, 0, &line);
     for (uint32_t i = 0; i <= TRIPS; i++) {
         uint64_t value = from + i + 1;
 
@@ -104,13 +55,12 @@ static __global__ void trip_kernel(const __grid_constant__ struct ry_gpu_world w
         for (uint32_t turn = 0; turn < 2; turn++) {
             if (turn == w.pe) {
                 if (minimal)
-                    minimal_post(r, 2 * (from + i), raddr + 4096, (uint64_t)heap + 8192, raddr,
-                                 value, lkey, rkey);
-                else if (ry_dev_put_signal(&w, heap + 4096, heap + 8192, 8, signal, value, peer,
-                                           RY_THREAD))
+                    minimal_post(&m, 2 * (from + i), raddr + 4096, (uint64_t)heap + 8192, raddr,
+                                 value);
+                else if (ry_line_put_signal(&w, &line, heap + 4096, heap + 8192, 8, signal, value))
                     out->failed = 1;
             } else if (minimal) {
-                while (ry_observe_signal(signal) < value)
+                while (!ry_signal_reached(signal, value))
                     ;
             } else if (ry_dev_signal_wait(&w, signal, value, peer, RY_THREAD)) {
                 out->failed = 1;
@@ -131,14 +81,15 @@ struct setup {
     int devices;
 };
 
-static void make(struct setup *s, int devices, uint32_t ports, uint64_t rate_bps)
+static void make(struct setup *s, int devices, uint32_t ports, uint32_t channels,
+                 uint64_t rate_bps, uint32_t handler)
 {
     struct ry_gpu_fabric_attr a;
 
     memset(&a, 0, sizeof(a));
     a.pes = PES;
     a.ports = ports;
-    a.channels = 4;
+    a.channels = channels;
     a.depth = 1024;
     a.devices = (uint32_t)devices;
     a.parts = 4;
@@ -148,6 +99,7 @@ static void make(struct setup *s, int devices, uint32_t ports, uint64_t rate_bps
     a.timeout_ns = 2000000000;
     a.failover = 1;
     a.event_ns = 300000;
+    a.handler = handler;
     s->devices = devices;
     for (uint32_t p = 0; p < PES; p++) {
         CHECK_CUDA(cudaSetDevice((int)p % devices));
@@ -177,7 +129,7 @@ static void join(struct setup *s)
     for (uint32_t p = 0; p < PES; p++) {
         CHECK_CUDA(cudaSetDevice((int)p % s->devices));
         CHECK_CUDA(cudaStreamSynchronize(s->stream[p]));
-        if (s->t[p]->failed)
+        if (s->t[p]->failed || s->t[p]->post.failed)
             printf("FAIL: pe %u\n", p);
     }
 }
@@ -195,14 +147,15 @@ static double median(double *v, uint32_t n)
     return v[n / 2];
 }
 
-static double rate(int devices, uint32_t ports, uint64_t rate_bps, uint32_t bytes)
+static double rate(int devices, uint32_t ports, uint64_t rate_bps, uint32_t bytes, uint32_t warps)
 {
-    uint32_t times = (512u << 20) / (16 * bytes);
+    uint64_t total = ry_min64(1ull << 30, bytes * 32768ull);
+    uint32_t times = (uint32_t)(total / ((uint64_t)warps * bytes));
     cudaEvent_t begin, end;
     double gbps[5];
     struct setup s;
 
-    make(&s, devices, ports, rate_bps);
+    make(&s, devices, ports, 8, rate_bps, RY_HANDLER_GPU);
     CHECK_CUDA(cudaSetDevice(0));
     CHECK_CUDA(cudaEventCreate(&begin));
     CHECK_CUDA(cudaEventCreate(&end));
@@ -210,44 +163,81 @@ static double rate(int devices, uint32_t ports, uint64_t rate_bps, uint32_t byte
         float ms;
 
         CHECK_CUDA(cudaEventRecord(begin, s.stream[0]));
-        put_kernel<<<1, 512, 0, s.stream[0]>>>(s.world[0], s.heap[0], bytes, times, s.t[0]);
+        put_kernel<<<warps / 16, 512, 0, s.stream[0]>>>(s.world[0], s.heap[0], bytes, times,
+                                                        s.t[0]);
+        CHECK_CUDA(cudaGetLastError());
         CHECK_CUDA(cudaEventRecord(end, s.stream[0]));
         join(&s);
         CHECK_CUDA(cudaEventElapsedTime(&ms, begin, end));
-        gbps[i] = 16.0 * bytes * times / ms / 1e6;
+        gbps[i] = (double)warps * bytes * times / ms / 1e6;
     }
     unmake(&s);
     return median(gbps, 5);
 }
 
+/* Rate 0: as fast as the engines and the posts go, which bounds the other rows. */
 static void bench_rates(int devices)
 {
-    const uint32_t sizes[] = {7168, 65536, 524288};
+    const uint32_t sizes[] = {1024, 4096, 7168, 16384, 65536, 262144, 524288};
+    const uint64_t limits[] = {0, 50000000000ull, 25000000000ull};
 
-    for (int i = 0; i < 3; i++) {
-        for (uint64_t limit = 50000000000ull; limit >= 20000000000ull; limit /= 2) {
-            double one = rate(devices, 1, limit, sizes[i]), two = rate(devices, 2, limit, sizes[i]);
+    for (uint32_t warps = 16; warps <= 128; warps *= 8)
+        for (uint32_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+            for (uint32_t k = 0; k < 3; k++) {
+                double one = rate(devices, 1, limits[k], sizes[i], warps);
+                double two = rate(devices, 2, limits[k], sizes[i], warps);
 
-            printf("put of %u bytes from 16 warps, ports of %.0f GB/s: one port %.1f GB/s, two "
-                   "%.1f: %.3f x\n",
-                   sizes[i], (double)limit / 1e9, one, two, two / one);
-        }
+                printf("put of %u bytes from %u warps, ports of %.0f GB/s: one port %.1f GB/s, two "
+                       "%.1f: %.3f x\n",
+                       sizes[i], warps, (double)limits[k] / 1e9, one, two, two / one);
+            }
+}
+
+static double median32(const uint32_t *cycles)
+{
+    double v[POSTS];
+
+    for (uint32_t i = 0; i < POSTS; i++)
+        v[i] = cycles[i];
+    return median(v, POSTS);
+}
+
+static void bench_posts(int devices)
+{
+    static const char *const names[POST_KINDS] = {"hand-written minimal post",
+                                                  "ry_line_put_signal", "ry_dev_put_signal"};
+    double bell[POST_KINDS];
+
+    for (int k = 0; k < POST_KINDS; k++) {
+        struct setup s;
+
+        make(&s, devices, 2, 4, 0, RY_HANDLER_GPU);
+        CHECK_CUDA(cudaSetDevice(0));
+        CHECK_CUDA((cudaError_t)post_launch(&s.world[0], s.heap[0], (enum post_kind)k,
+                                            &s.t[0]->post, s.stream[0]));
+        join(&s);
+        bell[k] = median32(s.t[0]->post.bell);
+        printf("8-byte put-signal by one thread, %s: call to doorbell %.0f cycles (%.2f x), to "
+               "return %.0f\n",
+               names[k], bell[k], bell[k] / bell[0], median32(s.t[0]->post.returns));
+        unmake(&s);
     }
 }
 
-static double post_cycles(int devices, int minimal)
+static void bench_parts(void)
 {
-    double v[POSTS];
-    struct setup s;
+    uint64_t *words;
+    uint32_t *cycles;
 
-    make(&s, devices, 2, 0);
     CHECK_CUDA(cudaSetDevice(0));
-    post_kernel<<<1, 1, 0, s.stream[0]>>>(s.world[0], s.heap[0], minimal, s.t[0]);
-    join(&s);
-    for (uint32_t i = 0; i < POSTS; i++)
-        v[i] = s.t[0]->cycles[i];
-    unmake(&s);
-    return median(v, POSTS);
+    CHECK_CUDA(cudaMalloc(&words, 4096));
+    CHECK_CUDA(cudaMemset(words, 0, 4096));
+    CHECK_CUDA(cudaHostAlloc(&cycles, 4096, 0));
+    CHECK_CUDA((cudaError_t)parts_launch(words, cycles, NULL));
+    CHECK_CUDA(cudaDeviceSynchronize());
+    post_print_parts(cycles);
+    CHECK_CUDA(cudaFree(words));
+    CHECK_CUDA(cudaFreeHost(cycles));
 }
 
 static void trip(struct setup *s, uint32_t from, int minimal)
@@ -256,16 +246,17 @@ static void trip(struct setup *s, uint32_t from, int minimal)
         CHECK_CUDA(cudaSetDevice((int)p % s->devices));
         trip_kernel<<<1, 1, 0, s->stream[p]>>>(s->world[p], s->heap[p], 1 - p, from, minimal,
                                                s->t[p]);
+        CHECK_CUDA(cudaGetLastError());
     }
     join(s);
 }
 
-static double trips(int devices, int minimal)
+static double trips(int devices, int minimal, uint32_t handler)
 {
     double v[40];
     struct setup s;
 
-    make(&s, devices, 2, 0);
+    make(&s, devices, 2, 4, 0, handler);
     for (uint32_t i = 0; i < 40; i++) {
         trip(&s, i * (TRIPS + 1), minimal);
         v[i] = (double)s.t[0]->ns;
@@ -280,7 +271,7 @@ static void bench_failover(int devices, uint32_t blocks)
     double *ratio = (double *)calloc(blocks, sizeof(*ratio)), on = 0, off = 0;
     struct setup s;
 
-    make(&s, devices, 2, 0);
+    make(&s, devices, 2, 4, 0, RY_HANDLER_GPU);
     for (uint32_t i = 0; i < blocks; i++) {
         double ns[2];
 
@@ -317,15 +308,15 @@ int main(int argc, char **argv)
     }
     devices = devices > 2 ? 2 : devices;
     printf("%d gpu\n", devices);
-    double ours = post_cycles(devices, 0), minimal = post_cycles(devices, 1);
+    lean_print();
+    lean_print_off();
+    bench_parts();
+    bench_posts(devices);
+    double ours = trips(devices, 0, RY_HANDLER_GPU), minimal = trips(devices, 1, RY_HANDLER_GPU);
 
-    printf("call to doorbell, 8-byte put-signal by one thread: %.0f cycles, hand-written minimal "
-           "post %.0f: %.2f x\n",
-           ours, minimal, ours / minimal);
-    ours = trips(devices, 0);
-    minimal = trips(devices, 1);
-    printf("8-byte put-signal round trip through two engines: %.0f ns, minimal post %.0f: %.2f x\n",
-           ours, minimal, ours / minimal);
+    printf("8-byte put-signal round trip through two engines: %.0f ns, minimal post %.0f: %.2f x; "
+           "handler cpu_host_memory %.0f ns\n",
+           ours, minimal, ours / minimal, trips(devices, 0, RY_HANDLER_CPU_HOST_MEMORY));
     bench_failover(devices, blocks);
     bench_rates(devices);
     return 0;

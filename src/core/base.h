@@ -13,7 +13,10 @@
 #if defined(__CUDACC__)
 #define RY_FN                        __device__ __host__ static inline
 #define RY_STATIC_ASSERT(cond, text) static_assert(cond, text)
+/* What is seldom needed and long: a kernel has one copy of it, out of the way. */
+#define RY_COLD_FN __device__ __host__ static __noinline__ __attribute__((unused))
 #else
+#define RY_COLD_FN                   RY_FN
 #define RY_FN                        static inline __attribute__((unused))
 #define RY_STATIC_ASSERT(cond, text) _Static_assert(cond, text)
 #endif

@@ -42,7 +42,7 @@ RY_FN struct ry_req ry_proof_req(const struct ry_channel *ch)
 }
 
 /* Remember that a proof read stands before sequence `end`. */
-RY_FN void ry_channel_note_proof(struct ry_channel *ch, uint64_t end)
+RY_COLD_FN void ry_channel_note_proof(struct ry_channel *ch, uint64_t end)
 {
     uint32_t quarter = ch->depth / RY_PROBES;
 
@@ -52,60 +52,95 @@ RY_FN void ry_channel_note_proof(struct ry_channel *ch, uint64_t end)
 
 /* Should a proof read follow a message of n blocks? At each quarter ring; where answers release
  * (flag NO_PROOF), only when they stay away and the ring is more than half full. */
-RY_FN uint32_t ry_channel_proof_due(const struct ry_channel *ch, uint32_t n, uint32_t flags)
+RY_FN uint32_t ry_channel_proof_due(const struct ry_channel *ch, struct ry_view *v, uint32_t n,
+                                    uint32_t flags)
 {
-    const struct ry_ring *r = &ch->ring[ry_state_active(ry_observe_state(ch))];
-    uint64_t end = ry_seq_add(ry_packed_seq(ry_observe_resv(r)), n);
+    uint64_t end = ry_seq_add(ry_packed_seq(v->resv), n);
 
-    if ((flags & RY_POST_NO_PROOF) &&
-        ry_seq_diff(end, ry_ld_acq64(&ch->released)) <= (int64_t)(ch->depth / 2))
+    if (RY_LIKELY(ry_seq_diff(end, v->probe_next) < 0))
         return 0;
-    return ry_seq_diff(end, ry_ld_acq64_pe(&ch->probe_next)) >= 0;
+    if (flags & RY_POST_NO_PROOF) {
+        v->released = ry_ld_acq64(&ch->released);
+        if (ry_seq_diff(end, v->released) <= (int64_t)(v->depth / 2))
+            return 0;
+    }
+    v->probe_next = ry_ld_acq64_pe(&ch->probe_next);
+    return ry_seq_diff(end, v->probe_next) >= 0;
+}
+
+/* Room for one message of n blocks, and for a proof read if one is due, in a view that may be old
+ * or empty. 0: write blocks 0 to n - 1 of the grant, the last one with RY_TAG_LAST, and submit it;
+ * else as ry_view_look and ry_view_reserve; INVALID: longer than half a ring. */
+RY_FN int ry_channel_claim(struct ry_channel *ch, struct ry_view *v, uint32_t n, uint32_t flags,
+                           struct ry_grant *g)
+{
+    uint32_t proof;
+    int rc = RY_OK;
+
+    if (RY_UNLIKELY(!v->ring))
+        rc = ry_view_look(ch, v);
+    if (RY_UNLIKELY(rc))
+        return rc;
+    if (RY_UNLIKELY(n == 0 || n > v->depth / 2 - RY_RING_SPARE))
+        return RY_ERR_INVALID;
+    proof = ry_channel_proof_due(ch, v, n, flags);
+    rc = ry_view_reserve(ch, v, n + proof, g);
+    if (RY_UNLIKELY(rc == RY_ERR_AGAIN))
+        v->ring = NULL;
+    g->proof = proof;
+    return rc;
+}
+
+/* Ring and publish what was claimed and written; *end is the sequence behind the message. */
+RY_FN int ry_channel_submit(struct ry_channel *ch, struct ry_view *v, const struct ry_grant *g,
+                            const struct ry_env *env, uint64_t *end)
+{
+    uint32_t n = g->n - g->proof;
+
+    if (RY_UNLIKELY(g->proof)) {
+        struct ry_req q = ry_proof_req(ch);
+
+        ry_view_write(v, g, n, &q, 0);
+        ry_channel_note_proof(ch, ry_seq_add(g->seq, n + 1));
+    }
+    *end = ry_seq_add(g->seq, n);
+    return ry_view_publish(v, g, env);
 }
 
 /* Post one message of n requests; the last one is its end and always signalled. 0, and *end is the
- * sequence behind it; else as ry_queue_reserve and ry_queue_publish; INVALID: longer than half a
- * ring. */
+ * sequence behind it; else as ry_channel_claim and ry_view_publish. */
 RY_FN int ry_channel_post(struct ry_channel *ch, const struct ry_req *reqs, uint32_t n,
                           uint32_t flags, const struct ry_env *env, uint64_t *end)
 {
+    struct ry_view v;
     struct ry_grant g;
-    uint32_t proof = 0;
     int rc;
 
-    if (n == 0 || n > ry_channel_message_max(ch))
-        return RY_ERR_INVALID;
-    proof = ry_channel_proof_due(ch, n, flags);
-    rc = ry_queue_reserve(ch, n + proof, &g);
+    v.ring = NULL;
+    rc = ry_channel_claim(ch, &v, n, flags, &g);
     if (rc)
         return rc;
     for (uint32_t i = 0; i < n; i++)
-        ry_queue_write(&g, i, &reqs[i], i + 1 == n ? RY_TAG_LAST : 0);
-    if (!RY_MUT(RY_MUT_LAST_UNSIGNALLED))
-        ry_ring_at(g.ring, ry_seq_add(g.seq, n - 1))->fm_ce_se |= RY_WQE_SIGNALLED;
-    if (proof) {
-        struct ry_req q = ry_proof_req(ch);
-
-        ry_queue_write(&g, n, &q, 0);
-        ry_channel_note_proof(ch, ry_seq_add(g.seq, n + 1));
-    }
-    *end = ry_seq_add(g.seq, n);
-    return ry_queue_publish(ch, &g, env);
+        ry_view_write(&v, &g, i, &reqs[i], i + 1 == n ? RY_TAG_LAST : 0);
+    return ry_channel_submit(ch, &v, &g, env, end);
 }
 
 /* Post a proof read behind everything posted so far; *end as above. */
-RY_FN int ry_channel_post_proof(struct ry_channel *ch, const struct ry_env *env, uint64_t *end)
+RY_COLD_FN int ry_channel_post_proof(struct ry_channel *ch, const struct ry_env *env, uint64_t *end)
 {
     struct ry_req q = ry_proof_req(ch);
     struct ry_grant g;
-    int rc = ry_queue_reserve(ch, 1, &g);
+    struct ry_view v;
+    int rc = ry_view_look(ch, &v);
 
+    if (rc == RY_OK)
+        rc = ry_view_reserve(ch, &v, 1, &g);
     if (rc)
         return rc;
-    ry_queue_write(&g, 0, &q, 0);
+    ry_view_write(&v, &g, 0, &q, 0);
     *end = ry_seq_add(g.seq, 1);
     ry_channel_note_proof(ch, *end);
-    return ry_queue_publish(ch, &g, env);
+    return ry_view_publish(&v, &g, env);
 }
 
 /* Give a grant back as NOPs: the only way out of a reservation but to fill it (rule 15). */
@@ -178,7 +213,7 @@ RY_FN void ry_channel_prove_to(struct ry_channel *ch, uint64_t end)
 /* Look for completions once. 1: something completed; 0: nothing; AGAIN: a move is under way or
  * nothing is active; PATH: the active path failed, ry_channel_move is due; UNREACHABLE: given up.
  * *acked is the sequence behind the newest acknowledged block. */
-RY_FN int ry_channel_poll(struct ry_channel *ch, const struct ry_env *env, uint64_t *acked)
+RY_COLD_FN int ry_channel_poll(struct ry_channel *ch, const struct ry_env *env, uint64_t *acked)
 {
     uint64_t st = ry_observe_state(ch), cons, at = 0;
     struct ry_ring *r = &ch->ring[ry_state_active(st)];
@@ -245,7 +280,7 @@ RY_FN bool ry_slot_clean(const struct ry_channel *ch, uint32_t slot, bool active
 
 /* May the buffers of the messages in [from, to) be written again, by either end? Asked by the
  * initiator only; a move that runs meanwhile answers no. */
-RY_FN bool ry_channel_reusable(const struct ry_channel *ch, uint64_t from, uint64_t to)
+RY_COLD_FN bool ry_channel_reusable(const struct ry_channel *ch, uint64_t from, uint64_t to)
 {
     uint64_t st = ry_observe_state(ch);
     bool clean = true;

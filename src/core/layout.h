@@ -16,11 +16,11 @@
  * | word                        | writer                                                         |
  * |-----------------------------|-----------------------------------------------------------------|
  * | ring.resv_head              | initiator: compare-and-swap; mover: CLOSED, reset               |
- * | ring.ready_head             | initiator, in order of reservation; mover: reset                |
- * | ring.lock, ring.prod        | initiator that holds the lock (handler gpu); mover              |
+ * | ring.ready_head             | initiator that has the turn (reads its own start); mover: reset |
+ * | ring.prod                   | initiator that has the turn (handler gpu); mover                |
  * | ring.base, first, wqe[]     | initiator; mover, while the ring is closed                      |
- * | *ring.dbr, *ring.uar        | handler gpu: holder of the lock; cpu modes: proxy thread        |
- * | *ring.pslot                 | initiator, by max (cpu modes)                                   |
+ * | *ring.dbr, *ring.uar        | handler gpu: who has the turn; cpu modes: proxy thread          |
+ * | *ring.pslot                 | initiator that has the turn (cpu modes); mover: CLOSED, reset   |
  * | *ring.pecho                 | proxy thread (cpu modes)                                        |
  * | *ring.cqe                   | NIC (and the agent while no QP is attached)                     |
  * | ring.cons                   | initiator that waits, by compare-and-swap of the same move      |
@@ -131,7 +131,7 @@ struct ry_ring {
     uint64_t resv_head;
     uint64_t ready_head;
     uint64_t prod;
-    uint64_t lock;
+    uint64_t rsvd0;
     struct ry_wqe *wqe;
     uint64_t base;
     uint32_t qpn;
@@ -188,7 +188,9 @@ struct ry_channel {
     uint64_t op_error_seq;
     uint64_t last_replayed; /* by the newest move */
     uint64_t blame_ns;      /* when the suspicion began */
-    uint64_t rsvd[5];
+    uint64_t alone;         /* records that ran before the rest because of a suspicion */
+    uint64_t parks;         /* times without a usable path */
+    uint64_t rsvd[3];
     struct ry_ring ring[RY_SLOTS];
 };
 RY_STATIC_ASSERT(offsetof(struct ry_channel, ring) == 256, "channel words: four lines");
@@ -240,6 +242,8 @@ struct ry_env {
     uint64_t
         lost_ns_max; /* RAILYARD_TIMEOUT: without any usable path for this long, the peer is lost */
     uint32_t lane, width; /* cooperation: {0, 1} on the host */
+    uint32_t batch; /* power of two: blocks whose bell may be left to the next poster; 0: none */
+    uint32_t rsvd;
 };
 
 #endif

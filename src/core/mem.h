@@ -152,4 +152,94 @@ RY_FN bool ry_take64_pe(uint64_t *p, uint64_t expect, uint64_t want, uint64_t *f
 #endif
 }
 
+/* A look whose acquire is the looker's next release: on the GPU a fence stands before every release
+ * store, so that several looks may be under way at once; on the host it acquires by itself. */
+RY_FN uint64_t ry_look64_pe(const uint64_t *p)
+{
+#if RY_ON_GPU
+    uint64_t v;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return v;
+#else
+    return ry_ld_acq64(p);
+#endif
+}
+
+RY_FN uint32_t ry_look32_pe(const uint32_t *p)
+{
+#if RY_ON_GPU
+    uint32_t v;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+#else
+    return ry_ld_acq32(p);
+#endif
+}
+
+/* The same of a word that holds a pointer. */
+RY_FN void *ry_look_ptr_pe(const void *p)
+{
+#if RY_ON_GPU
+    return (void *)ry_look64_pe((const uint64_t *)p);
+#else
+    return __atomic_load_n((void *const *)p, __ATOMIC_ACQUIRE);
+#endif
+}
+
+RY_FN void ry_st_ptr(void *p, const void *v)
+{
+#if RY_ON_GPU
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+#else
+    __atomic_store_n((const void **)p, v, __ATOMIC_RELAXED);
+#endif
+}
+
+/* As ry_take64_pe for a word whose value is all that the taker learns: on the GPU it orders
+ * nothing, and goes on its way while the caller does other things. The former value, `expect` when
+ * the word was taken. */
+RY_FN uint64_t ry_claim64_pe(uint64_t *p, uint64_t expect, uint64_t want)
+{
+    uint64_t old;
+#if RY_ON_GPU
+    asm volatile("atom.relaxed.gpu.global.cas.b64 %0, [%1], %2, %3;"
+                 : "=l"(old)
+                 : "l"(p), "l"(expect), "l"(want)
+                 : "memory");
+#else
+    if (ry_cas64(p, expect, want, &old))
+        old = expect;
+#endif
+    return old;
+}
+
+/* What the thread did and what it has looked at, to an observer of what it stores next, who may be
+ * a NIC. On the host the store itself releases. */
+RY_FN void ry_fence_sys(void)
+{
+#if RY_ON_GPU
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+#endif
+}
+
+RY_FN void ry_st_fenced32(uint32_t *p, uint32_t v)
+{
+    RY_POINT();
+#if RY_ON_GPU
+    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+#else
+    __atomic_store_n(p, v, __ATOMIC_RELEASE);
+#endif
+}
+
+RY_FN void ry_st_fenced64(uint64_t *p, uint64_t v)
+{
+    RY_POINT();
+#if RY_ON_GPU
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+#else
+    __atomic_store_n(p, v, __ATOMIC_RELEASE);
+#endif
+}
+
 #endif

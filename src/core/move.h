@@ -21,19 +21,22 @@ enum ry_move_kind {
     RY_MOVE_PLANNED,   /* drain, return: nothing is replayed */
 };
 
-/* Wait on a ring that only this mover may use until `seq` is acknowledged. */
+/* Wait on a ring that only this mover may use until `seq` is acknowledged. PATH: *syn and *at are
+ * of the error. TIMEOUT: also when the agent condemns the life, whose NIC may then say nothing. */
 RY_FN int ry_move_await(struct ry_ring *r, uint64_t seq, uint64_t until, const struct ry_env *env,
-                        uint8_t *syn)
+                        uint8_t *syn, uint64_t *at)
 {
-    for (;;) {
-        uint64_t cons, at;
-        int rc = ry_queue_poll(r, &cons, syn, &at);
+    for (uint32_t turn = 1;; turn++) {
+        uint64_t cons;
+        int rc = ry_queue_poll(r, &cons, syn, at);
 
         if (rc == RY_ERR_PATH)
             return rc;
         if (ry_seq_ge(ry_packed_seq(cons), seq))
             return RY_OK;
         if (ry_now(env) >= until)
+            return RY_ERR_TIMEOUT;
+        if (turn % 16 == 0 && ry_ld_acq64(&r->host->condemn_epoch) >= ry_ld_acq64(&r->epoch))
             return RY_ERR_TIMEOUT;
         ry_relax(env);
     }
@@ -42,13 +45,14 @@ RY_FN int ry_move_await(struct ry_ring *r, uint64_t seq, uint64_t until, const s
 /* Planned: read once through the path that is left. *end grows by the read, unless the log ends
  * with one already: a planned move that fails again and again must not outgrow the ring.
  * 0: all before it is visible; else the path is to be left as a failed one. */
-RY_FN int ry_move_read_through(struct ry_channel *ch, uint32_t slot, const struct ry_env *env,
+RY_COLD_FN int ry_move_read_through(struct ry_channel *ch, uint32_t slot, const struct ry_env *env,
                                uint64_t *end)
 {
     struct ry_ring *r = &ch->ring[slot];
     uint32_t move = ry_packed_move(ry_observe_ready(r));
     struct ry_req q = ry_proof_req(ch);
-    struct ry_grant g = {r, slot, move, *end, 1};
+    struct ry_grant g = {r, slot, move, *end, 1, 0};
+    uint64_t at;
     uint8_t syn = 0;
     int rc;
     bool has_read = *end != ry_ld_acq64(&r->first) &&
@@ -62,9 +66,8 @@ RY_FN int ry_move_read_through(struct ry_channel *ch, uint32_t slot, const struc
         ry_st_rel64(&r->resv_head, ry_pack(move, *end) | RY_CLOSED);
         ry_publish_ready(r, ry_pack(move, *end));
     }
-    rc = ry_queue_ring(ch, r, move, *end, env);
-    if (rc == RY_OK)
-        rc = ry_move_await(r, *end, ry_now(env) + env->move_ns_max, env, &syn);
+    ry_queue_ring(ch, r, move, *end, env);
+    rc = ry_move_await(r, *end, ry_now(env) + env->move_ns_max, env, &syn, &at);
     if (rc == RY_OK) {
         ry_ring_prove(r, move, *end);
         ry_seq_raise(&ch->released, *end); /* the log holds nothing that could be needed */
@@ -106,8 +109,8 @@ RY_FN bool ry_move_suspects(struct ry_channel *ch, const struct ry_ring *r, enum
     bool path_at_fault = kind == RY_MOVE_CONDEMNED || !ry_ld_acq64(&r->host->port_up) ||
                          ry_ld_acq64(&r->host->condemn_epoch) >= r->epoch;
 
-    if (RY_MUT(RY_MUT_NO_ALONE) || (path_at_fault && !resumed)) {
-        ch->streak = 0;
+    if (RY_MUT(RY_MUT_NO_ALONE) || (path_at_fault && !resumed) || from == end) {
+        ch->streak = 0; /* also where nothing was under way that could be at fault */
     } else if (resumed) {
         RY_MARK("parked-resumed");
     } else if (ch->streak && ch->streak_seq == frontier) {
@@ -158,70 +161,126 @@ RY_FN bool ry_move_convicts(const struct ry_channel *ch, const struct ry_ring *t
            ry_ld_acq64(&h->offered_ns) > ch->blame_ns;
 }
 
-/* Run the log's records up to the suspected message's end on slot `to`, one at a time, so that an
- * error names the very record (a collapsed CQ would show flushes of the others). 0, and *done is
- * how far the target carries. PATH: it failed here too; the message was voided if it is to blame.
- */
-RY_FN int ry_move_alone(struct ry_channel *ch, uint32_t log, uint32_t to, uint32_t move,
-                        uint64_t from, uint64_t suspect, uint64_t end, const struct ry_env *env,
-                        uint64_t *done)
-{
-    struct ry_ring *l = &ch->ring[log], *t = &ch->ring[to];
-    uint64_t start, stop = ry_move_message(l, from, suspect, end, &start), s = from;
-    uint8_t syn = 0;
-    int rc = RY_OK;
+/* Records that run together while a suspicion names none of them: a suspected log is cleared in a
+ * few round trips. Where it fails, the next try runs one at a time. */
+enum { RY_ALONE_MANY = 32 };
 
-    RY_MARK("replay-alone");
-    for (; rc == RY_OK && s != stop; s = ry_seq_add(s, 1)) {
-        ry_record_carry(l, log, t, to, s);
-        ry_ring_at(t, s)->fm_ce_se |= RY_WQE_SIGNALLED;
-        ry_ring_run(ch, t, move, s, ry_seq_add(s, 1), env);
-        rc = ry_move_await(t, ry_seq_add(s, 1), ry_now(env) + env->move_ns_max, env, &syn);
+/* Carry [from, end) of the log to another ring; the number of messages that end there, proof reads
+ * not counted. The next record is on its way while this one is written. */
+RY_FN uint64_t ry_records_carry(const struct ry_view *l, uint32_t log, const struct ry_view *t,
+                                uint32_t to, uint64_t from, uint64_t end, bool *ends_with_proof)
+{
+    struct ry_wqe w, next;
+    uint64_t messages = 0;
+
+    *ends_with_proof = false;
+    if (from != end)
+        ry_wqe_load(&l->wqe[(uint32_t)(from - l->base) & l->mask], &next);
+    for (uint64_t s = from; s != end;) {
+        uint64_t after = ry_seq_add(s, 1);
+        uint32_t tag;
+
+        w = next;
+        if (after != end)
+            ry_wqe_load(&l->wqe[(uint32_t)(after - l->base) & l->mask], &next);
+        tag = ry_wqe_tag(&w);
+        ry_record_aim(&w, log, t, to, s);
+        ry_wqe_store(&t->wqe[(uint32_t)(s - t->base) & t->mask], &w);
+        messages += (tag & (RY_TAG_LAST | RY_TAG_PROBE)) == RY_TAG_LAST;
+        *ends_with_proof = (tag & RY_TAG_PROBE) != 0;
+        s = after;
     }
-    *done = s;
-    if (rc == RY_OK)
-        return rc;
-    if (rc == RY_ERR_PATH && ry_syndrome_blames_request(syn) && !ch->blame_set) {
+    return messages;
+}
+
+/* What a life that failed under a replay says of the suspicion. [s, stop) was running. */
+RY_COLD_FN void ry_move_judge(struct ry_channel *ch, uint32_t log, struct ry_ring *t, uint64_t from,
+                         uint64_t s, uint64_t stop, uint64_t end, uint64_t at, uint8_t syn,
+                         const struct ry_env *env)
+{
+    struct ry_ring *l = &ch->ring[log];
+    bool one = ry_seq_add(s, 1) == stop;
+    uint64_t start;
+
+    if (ry_syndrome_blames_request(syn) && !ch->blame_set) {
         ch->blame_set = syn;
-        ch->blame_seq = ry_seq_add(s, RY_SEQ_MASK);
+        ch->blame_seq = one ? s : at;
         ch->blame_ns = ry_now(env);
-    } else if (rc == RY_ERR_PATH && ry_move_convicts(ch, t, syn)) {
+    } else if (one && ry_move_convicts(ch, t, syn)) {
         RY_MARK("message-voided");
-        stop = ry_move_message(l, from, ry_seq_add(s, RY_SEQ_MASK), end, &start);
+        stop = ry_move_message(l, from, s, end, &start);
         ry_move_void(ch, l, start, stop, syn);
         ch->blame_set = 0;
         ch->streak = 0;
+    } else if (syn == RY_SYN_FLUSH) {
+        ch->streak++; /* something went before that may name a request: one at a time shows it */
     }
+}
+
+/* Run the log's records up to the suspected message's end on slot `to` before the rest: one at a
+ * time if one of them was named or many failed together before, so that an error names the very
+ * record (a collapsed CQ would show flushes of the others). 0, and *done is how far the target
+ * carries. PATH: it failed here too; the message was voided if it is to blame. */
+RY_COLD_FN int ry_move_alone(struct ry_channel *ch, uint32_t log, uint32_t to, uint32_t move,
+                        uint64_t from, uint64_t suspect, uint64_t end, const struct ry_env *env,
+                        uint64_t *done)
+{
+    struct ry_ring *t = &ch->ring[to];
+    uint64_t start, stop = ry_move_message(&ch->ring[log], from, suspect, end, &start), s = from;
+    uint32_t step = ch->blame_set || ch->streak > 2 ? 1 : RY_ALONE_MANY;
+    uint64_t next = from, at = from;
+    struct ry_view l, v;
+    uint8_t syn = 0;
+    int rc = RY_OK;
+    bool proof;
+
+    RY_MARK(step == 1 ? "replay-alone" : "replay-together");
+    ry_view_ring(&l, &ch->ring[log]);
+    ry_view_ring(&v, t);
+    ry_view_keys(&v);
+    for (; s != stop; s = next) {
+        next = ry_seq_diff(stop, s) > (int64_t)step ? ry_seq_add(s, step) : stop;
+        ry_records_carry(&l, log, &v, to, s, next, &proof);
+        ry_ring_at(t, ry_seq_add(next, RY_SEQ_MASK))->fm_ce_se |= RY_WQE_SIGNALLED;
+        ry_ring_run(ch, t, move, s, next, env);
+        rc = ry_move_await(t, next, ry_now(env) + env->move_ns_max, env, &syn, &at);
+        if (rc)
+            break;
+    }
+    *done = s;
+    ch->alone += (uint64_t)ry_seq_diff(s, from);
+    if (rc == RY_OK)
+        return rc;
+    if (rc == RY_ERR_PATH)
+        ry_move_judge(ch, log, t, from, s, next, end, at, syn, env);
     ry_ring_silence(ch, t, env);
     ry_or64(&t->cons, RY_CLOSED);
     ry_or64(&t->proven, RY_CLOSED);
-    ry_move_leave(t, s);
+    ry_move_leave(t, next);
     return RY_ERR_PATH;
 }
 
-/* Copy [from, end) to slot `to` and start it: *next is the sequence behind the proof read. */
-RY_FN void ry_move_copy(struct ry_channel *ch, uint32_t log, uint32_t to, uint32_t move,
+/* Copy [from, end) to slot `to`: *next is the sequence behind the proof read. */
+RY_COLD_FN void ry_move_copy(struct ry_channel *ch, uint32_t log, uint32_t to, uint32_t move,
                         uint64_t from, uint64_t end, uint64_t *next)
 {
-    const struct ry_ring *l = &ch->ring[log];
     struct ry_ring *t = &ch->ring[to];
-    uint64_t messages = 0;
-    bool ends_with_proof = false;
+    uint64_t messages;
+    struct ry_view l, v;
+    bool ends_with_proof;
 
-    for (uint64_t s = from; s != end; s = ry_seq_add(s, 1)) {
-        uint32_t tag = ry_wqe_tag(ry_ring_at(l, s));
-
-        ry_record_carry(l, log, t, to, s);
-        messages += (tag & (RY_TAG_LAST | RY_TAG_PROBE)) == RY_TAG_LAST;
-        ends_with_proof = (tag & RY_TAG_PROBE) != 0;
-    }
+    ry_view_ring(&l, &ch->ring[log]);
+    ry_view_ring(&v, t);
+    ry_view_keys(&v);
+    messages = ry_records_carry(&l, log, &v, to, from, end, &ends_with_proof);
     *next = end;
     /* A log that ends with a proof read brings its own: else every failure would make it longer. */
     if (from != end && !ends_with_proof && !RY_MUT(RY_MUT_NO_PROOF_READ)) {
-        struct ry_grant g = {t, to, move, end, 1};
+        struct ry_grant g = {t, to, move, end, 1, 0};
         struct ry_req q = ry_proof_req(ch);
 
-        ry_queue_write(&g, 0, &q, 0);
+        v.slot = to;
+        ry_view_write(&v, &g, 0, &q, 0);
         *next = ry_seq_add(end, 1);
     }
     if (from != end)
@@ -252,6 +311,7 @@ RY_FN void ry_move_finish(struct ry_channel *ch, uint32_t to, uint32_t move, uin
 RY_FN int ry_move_park(struct ry_channel *ch, uint32_t log, uint32_t move, const struct ry_env *env)
 {
     RY_MARK("parked");
+    ch->parks++;
     if (!ry_ld_acq64(&ch->parked_ns))
         ry_st_rel64(&ch->parked_ns, ry_now(env));
     ry_st_rel64(&ch->state, ry_state_pack(RY_CH_PARKED, log, move));
@@ -339,7 +399,7 @@ RY_FN int ry_move_begin(struct ry_channel *ch, enum ry_move_kind kind, uint64_t 
  * path; NOT_FOUND: planned, and no target; UNREACHABLE: given up; STALLED: an initiator or the
  * proxy stopped in mid-submit, the context is broken. The caller holds no reservation on this
  * channel. */
-RY_FN int ry_channel_move(struct ry_channel *ch, enum ry_move_kind kind, uint64_t seen,
+RY_COLD_FN int ry_channel_move(struct ry_channel *ch, enum ry_move_kind kind, uint64_t seen,
                           const struct ry_env *env)
 {
     uint32_t log = ry_state_active(seen), move = ry_state_move(seen);
@@ -420,7 +480,7 @@ RY_FN bool ry_channel_give_up(struct ry_channel *ch, const struct ry_env *env)
 /* Look, and act on what is seen: completions, a failed path, the agent's wishes, a parked channel
  * that has a path again. What every wait calls in its loop. Returns as ry_channel_poll, or STALLED.
  */
-RY_FN int ry_channel_progress(struct ry_channel *ch, const struct ry_env *env, uint64_t *acked)
+RY_COLD_FN int ry_channel_progress(struct ry_channel *ch, const struct ry_env *env, uint64_t *acked)
 {
     uint64_t st = ry_observe_state(ch);
     const struct ry_ring *r = &ch->ring[ry_state_active(st)];

@@ -47,8 +47,8 @@
     X(PARKED_STAYS, "13", "nobody goes on with a parked channel")                                  \
     X(AGENT_LEAVES_MOVES, "13", "the agent leaves moves to callers")                               \
     X(READY_BY_STORE, "14", "ready_head does not wait for earlier reservations")                   \
-    X(RING_UNCHECKED, "14", "a slow thread rings without a look at the move")                      \
-    X(DOORBELL_STORE, "14", "the producer slot is stored, not raised")                             \
+    X(RING_UNCHECKED, "14", "a doorbell rung after the turn was passed on")                        \
+    X(DOORBELL_STORE, "14", "a producer slot stored after the turn was passed on")                 \
     X(PROXY_SHORT_LOOK, "14", "the proxy compares half of the producer slot")                      \
     X(QUIET_WRONG_COUNTER, "14", "quiet looks at what was posted, not at what was done")           \
     X(CLOSE_OUTSIDE, "15", "the reservation does not look at CLOSED")                              \

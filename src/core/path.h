@@ -63,16 +63,16 @@ RY_FN void ry_ring_adopt(struct ry_ring *r)
 
     if (r->epoch == armed)
         return;
-    r->wqe = h->wqe;
+    ry_st_ptr(&r->wqe, h->wqe); /* an initiator that is late may look: it finds another move */
     r->cqe = h->cqe;
-    r->dbr = h->dbr;
-    r->uar = h->uar;
-    r->pslot = h->pslot;
+    ry_st_ptr(&r->dbr, h->dbr);
+    ry_st_ptr(&r->uar, h->uar);
+    ry_st_ptr(&r->pslot, h->pslot);
     r->pecho = h->pecho;
-    r->lkeys = h->lkeys;
-    r->rkeys = h->rkeys;
+    ry_st_ptr(&r->lkeys, h->lkeys);
+    ry_st_ptr(&r->rkeys, h->rkeys);
     r->nic_qp = h->nic_qp;
-    r->qpn = h->qpn;
+    ry_st_fenced32(&r->qpn, h->qpn);
     ry_st_rel64(&r->base, (0 - (uint64_t)h->next_idx) & RY_SEQ_MASK);
     ry_st_rel64(&r->resv_head, RY_CLOSED);
     ry_st_rel64(&r->epoch, armed);
@@ -104,15 +104,12 @@ RY_FN void ry_ring_run(struct ry_channel *ch, struct ry_ring *r, uint32_t move, 
     ry_st_rel64(&r->carried, next);
     ry_st_rel64(&r->cons, ry_pack(move, cons));
     ry_st_rel64(&r->proven, ry_pack(move, ry_packed_seq(ry_ld_acq64(&r->proven))));
+    ry_st_rel64(&r->resv_head, RY_CLOSED | next); /* a completion before it is one of ours */
     ry_publish_ready(r, ry_pack(move, next));
-    if (ch->handler == RY_HANDLER_GPU) {
+    if (ch->handler != RY_HANDLER_GPU || next != r->first)
+        ry_queue_ring(ch, r, move, next, env);
+    else
         ry_st_rel64(&r->prod, ry_pack(move, next));
-        if (next != r->first)
-            ry_queue_bell(r, next, env);
-    } else {
-        ry_st_rel64(r->pslot, ry_pack(move, next));
-        RY_TOLD();
-    }
 }
 
 /* Mover to initiators: the ring is whole and may be reserved from. */
@@ -140,18 +137,14 @@ RY_FN int ry_ring_close(struct ry_ring *r, const struct ry_env *env, uint64_t *e
     return RY_OK;
 }
 
-/* Nobody rings this ring any more: gpu, CLOSED under the lock; cpu, the proxy has echoed it. */
+/* Nobody rings this ring any more. gpu: every reservation is published, so nobody has a turn or
+ * gets one; cpu: besides, the proxy has echoed CLOSED. */
 RY_FN int ry_ring_silence(struct ry_channel *ch, struct ry_ring *r, const struct ry_env *env)
 {
     uint64_t v, until;
 
-    if (ch->handler == RY_HANDLER_GPU) {
-        if (!ry_queue_lock(r, env))
-            return RY_ERR_STALLED;
-        ry_or64(&r->prod, RY_CLOSED);
-        ry_queue_unlock(r);
+    if (ch->handler == RY_HANDLER_GPU)
         return RY_OK;
-    }
     if (!r->pslot)
         return RY_OK; /* it never held a life: the channel had no path from the start */
     v = ry_or64(r->pslot, RY_CLOSED) | RY_CLOSED;
@@ -165,27 +158,24 @@ RY_FN int ry_ring_silence(struct ry_channel *ch, struct ry_ring *r, const struct
     return RY_OK;
 }
 
-/* Copy one record to another ring: index, QPN, keys of that NIC, and the word of that slot. */
-RY_FN void ry_record_carry(const struct ry_ring *from, uint32_t from_slot, const struct ry_ring *to,
-                           uint32_t to_slot, uint64_t seq)
+/* Make a record another ring's: index, QPN, keys of that NIC, and the word of that slot. */
+RY_FN void ry_record_aim(struct ry_wqe *w, uint32_t from_slot, const struct ry_view *to,
+                         uint32_t to_slot, uint64_t seq)
 {
-    const struct ry_wqe *src = ry_ring_at(from, seq);
-    struct ry_wqe *dst = ry_ring_at(to, seq);
-    uint32_t tag = ry_wqe_tag(src), idx = (uint32_t)(seq - ry_ld_rlx64(&to->base));
-    uint8_t op = ry_wqe_opcode(src);
+    uint32_t tag = ry_wqe_tag(w), idx = (uint32_t)(seq - to->base);
+    uint8_t op = ry_wqe_opcode(w);
 
-    *dst = *src;
-    ry_wqe_head(dst, op, idx, to->qpn, ry_wqe_ds(src));
+    ry_wqe_head(w, op, idx, to->qpn, ry_wqe_ds(w));
     if (op == RY_OP_NOP)
         return;
-    dst->rkey = ry_be32(ry_ld_rlx32(&to->rkeys[tag >> RY_TAG_RMR_SHIFT]));
+    w->rkey = ry_view_rkey(to, tag);
     if ((tag & RY_TAG_SIGNAL) && !RY_MUT(RY_MUT_ONE_WORD))
-        dst->raddr =
-            ry_be64(ry_be64(src->raddr) + ((uint64_t)to_slot - from_slot) * ry_signal_stride(tag));
+        w->raddr = ry_be64(ry_be64(w->raddr) +
+                           ((uint64_t)to_slot - from_slot) * ry_signal_stride(tag));
     if (ry_wqe_atomic(op))
-        dst->u.atomic.lkey = ry_be32(to->lkeys[tag & RY_TAG_LMR]);
-    else if (!(ry_be32(src->u.data.byte_count) & RY_WQE_INLINE))
-        dst->u.data.lkey = ry_be32(to->lkeys[tag & RY_TAG_LMR]);
+        w->u.atomic.lkey = ry_view_lkey(to, tag);
+    else if (!(ry_be32(w->u.data.byte_count) & RY_WQE_INLINE))
+        w->u.data.lkey = ry_view_lkey(to, tag);
 }
 
 #endif

@@ -18,6 +18,24 @@ RY_FN uint64_t ry_observe_signal(const struct ry_sector *s)
     return best;
 }
 
+/* Is the signal at least `value`? If so, the same holds. On the GPU the four looks are under way
+ * together and only the word that says yes is read with its acquire. */
+RY_FN bool ry_signal_reached(const struct ry_sector *s, uint64_t value)
+{
+#if RY_ON_GPU
+    uint64_t w[RY_SLOTS];
+
+    for (int i = 0; i < RY_SLOTS; i++)
+        w[i] = ry_ld_rlx64(&s->word[i]);
+    for (int i = 0; i < RY_SLOTS; i++)
+        if (w[i] >= value)
+            return ry_ld_acq64(&s->word[i]) >= value;
+    return false;
+#else
+    return ry_observe_signal(s) >= value;
+#endif
+}
+
 RY_FN uint64_t ry_observe_wide_signal(const struct ry_wide_sector *s)
 {
     uint64_t best = 0;

@@ -51,7 +51,10 @@ int ry_gpu_fabric_settle(struct ry_gpu_fabric *f, uint64_t timeout_ns);
 
 struct ry_gpu_fabric_counts {
     uint64_t moves, planned, replayed;
-    uint64_t switch_ns_max; /* longest time from failure seen to first good completion */
+    uint64_t switch_ns_max; /* longest time from failure seen to first good completion, of failures
+                             * since the last count */
+    uint64_t alone;         /* records that ran before the rest because of a suspicion */
+    uint64_t parks;         /* times that a channel had no usable path */
     uint64_t port_bytes[RY_GNIC_PORTS_MAX];
 };
 /* Copies channels and counters from the GPU. */

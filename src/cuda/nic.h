@@ -4,7 +4,8 @@
  *
  * A port is one or more blocks that share a rate. A block serves some queue pairs of its port: it
  * takes up to RY_GNIC_BATCH posted WQEs of one queue pair, copies their payload with all its warps
- * at once, and then retires them in order: signals (inline writes) and reads one by one, one CQE.
+ * at once, and then retires them in order: signals (inline writes) and short reads one by one, one
+ * CQE. A long read is a batch of its own.
  *
  * | word                          | writer                                                    |
  * |-------------------------------|-----------------------------------------------------------|
@@ -22,7 +23,7 @@
 enum {
     RY_GNIC_BATCH = 32,
     RY_GNIC_QPS_MAX = 128, /* of one PE */
-    RY_GNIC_MRS = 2,      /* local regions: 0 the heap, 1 another block of the caller's */
+    RY_GNIC_MRS = 2,       /* local regions: 0 the heap, 1 another block of the caller's */
     RY_GNIC_PES_MAX = 16,
     RY_GNIC_PORTS_MAX = 4,
 };
@@ -55,13 +56,14 @@ struct ry_gnic_port {
 
 struct ry_gnic_engine {
     struct ry_gnic_qp
-        *qp; /* [n] of this PE; those of `port` whose number % parts is `part` are ours */
+        *qp; /* [n] of this PE, RY_SLOTS a channel; a port's channels are dealt to its parts */
     struct ry_gnic_port *shared;
     uint64_t *down; /* [pes * ports], this GPU's copy: 1 is down */
     uint64_t *stop;
     uint64_t *tripped; /* pinned */
     struct ry_gnic_mr local[RY_GNIC_MRS], remote[RY_GNIC_PES_MAX];
     uint32_t n, port, part, parts;
+    uint32_t ports, rsvd; /* of the PE */
     uint64_t rate_bps; /* 0: as fast as it goes */
     uint64_t retry_ns; /* from finding the port down to the error CQE */
 };

@@ -6,6 +6,7 @@
 #define RY_GNIC_THREADS 512u
 #define RY_GNIC_UNIT    4096u  /* bytes that a warp copies at a time */
 #define RY_GNIC_CREDIT  20000u /* ns by which the wire may catch up with the model */
+#define RY_GNIC_SHORT   64u    /* bytes of a read that one thread does */
 
 /* One WQE, decoded. */
 struct ry_gnic_job {
@@ -65,7 +66,7 @@ static __device__ void ry_gnic_attend(const struct ry_gnic_engine *e, struct ry_
         s->epoch = want;
         s->done = 0;
         s->stopped = false;
-        s->ours = s->port == e->port && q % e->parts == e->part;
+        s->ours = s->port == e->port && q / RY_SLOTS / e->ports % e->parts == e->part;
         if (s->ours)
             ry_gnic_say(s, RY_GNIC_SERVES);
     }
@@ -237,7 +238,13 @@ static __device__ void ry_gnic_pace(const struct ry_gnic_engine *e, uint64_t byt
         ;
 }
 
-/* Signals and reads in order, by one thread; payload is visible already. */
+/* A read that all warps do. */
+static __device__ bool ry_gnic_long_read(const struct ry_gnic_job *j)
+{
+    return j->op == RY_OP_READ && (j->bytes > RY_GNIC_SHORT || ((j->bytes | j->to | j->from) & 7u));
+}
+
+/* Signals and short reads in order, by one thread; payload is visible already. */
 static __device__ void ry_gnic_retire(struct ry_gnic_block *b, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -246,7 +253,7 @@ static __device__ void ry_gnic_retire(struct ry_gnic_block *b, uint32_t n)
         if (j->inlined) {
             for (uint32_t k = 0; k < j->bytes / 8; k++)
                 ry_flag_publish((uint64_t *)j->to + k, j->word[k]);
-        } else if (j->op == RY_OP_READ) {
+        } else if (j->op == RY_OP_READ && !ry_gnic_long_read(j)) {
             __threadfence_system(); /* writes before the read, to whoever trusts its answer */
             for (uint32_t k = 0; k < j->bytes / 8; k++)
                 ((uint64_t *)j->to)[k] = ry_flag_observe((const uint64_t *)j->from + k);
@@ -312,13 +319,18 @@ static __device__ uint64_t ry_gnic_plan(const struct ry_gnic_engine *e, struct r
 
     for (uint32_t i = 0; i < b->n; i++) {
         struct ry_gnic_job *j = &b->job[i];
+        bool alone = ry_gnic_long_read(j);
 
+        if (alone)
+            b->n = i ? i : 1; /* alone: it sees what is before it, and what is behind it waits */
+        if (i >= b->n)
+            break;
         j->unit = units;
         if (good < i || j->syndrome)
             continue;
         good = i + 1;
         bytes += j->bytes;
-        if (!j->inlined && j->op == RY_OP_WRITE)
+        if (alone || (j->op == RY_OP_WRITE && !j->inlined))
             units += (j->bytes + RY_GNIC_UNIT - 1) / RY_GNIC_UNIT;
     }
     b->units = units;

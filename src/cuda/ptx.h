@@ -12,6 +12,8 @@
 #include <stdint.h>
 
 #define RY_DEV __device__ static inline
+/* What is seldom needed, kept out of the way of what is often: a kernel has one copy of it. */
+#define RY_DEV_COLD __device__ static __noinline__ __attribute__((unused))
 
 /* Sender to receiver, who may be another GPU. */
 RY_DEV void ry_flag_publish(uint64_t *p, uint64_t v)

@@ -21,4 +21,6 @@ set(ry_cuda_sources
     ll_dispatch.cu
     mover.cu
     nic_engine.cu
+    perf.cu
+    host/perf_gpu.c
 )

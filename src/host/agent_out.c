@@ -84,11 +84,11 @@ static void probe_post(struct ry_mesh *m, struct ry_peer *p, uint32_t c, struct 
                            .rkeys = s->rkeys,
                            .nic_qp = s->qp};
     struct ry_req q = ry_proof_req(p->out[c].ch);
-    struct ry_grant g = {&ring, 0, 0, s->probe_idx, 1};
+    struct ry_grant g = {&ring, 0, 0, s->probe_idx, 1, 0};
 
     ry_queue_write(&g, 0, &q, 0);
     s->probe_idx++;
-    ry_queue_bell(&ring, s->probe_idx, &m->env);
+    ry_queue_bell_at(&ring, s->probe_idx, &m->env);
 }
 
 /* Rule 10: a run of good probes, and more than one unless there is no other path to the peer. */

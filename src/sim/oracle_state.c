@@ -16,7 +16,7 @@ static void look_at(const struct ry_out_channel *oc, uint32_t pe, uint32_t q, ui
         ry_sim_violate("overrun: channel %u of pe %u to %u has %lld of %u blocks under way", c, pe,
                        q, (long long)flying, ch->depth);
     if (ry_state_of(ch->state) == RY_CH_GOOD &&
-        ry_seq_diff(ry_packed_seq(r->cons), ry_packed_seq(r->ready_head)) > 0)
+        ry_seq_diff(ry_packed_seq(r->cons), ry_packed_seq(r->resv_head)) > 0)
         ry_sim_violate("frontier: channel %u of pe %u to %u has completed what was not posted", c,
                        pe, q);
     for (uint32_t s = 0; s < RY_SLOTS; s++)

@@ -116,6 +116,7 @@ static int join_world(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
     m->env.kick = ry_sim_kick;
     m->env.ready_ns_max = READY_NS;
     m->env.move_ns_max = 2 * PATH_TIMEOUT_NS;
+    m->env.batch = w->plan.sched & 1 ? 8 : 0; /* as on the host, and as on a GPU */
     rc = pe->boot.incarnation ? ry_ctx_agree(ctx, WORLD_NS) : RY_OK;
     if (rc == RY_OK)
         rc = open_nic(w, pe, i);

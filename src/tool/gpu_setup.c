@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PATIENCE_NS 10000000000ull
+
 static const char *short_name(const ry_setting_info *s)
 {
     return strncmp(s->name, "RAILYARD_", 9) == 0 ? s->name + 9 : s->name;
@@ -101,14 +103,18 @@ static int read_all(struct ry_tool_job *job, const ry_setting_info *list, uint32
         return ry_tool_error(job->command,
                              "--pes-as processes with --device cuda: the emulated nic joins gpus "
                              "of one process only, use threads");
-    if (strcmp(value_of(list, n, "FAILOVER"), "both") == 0)
+    if (strcmp(value_of(list, n, "FAILOVER"), "both") == 0 && strcmp(job->command, "perf") != 0)
         return ry_tool_error(job->command, "--failover both with --device cuda: say on or off");
     job->threads = true;
     gpu->p2p = strcmp(value_of(list, n, "P2P"), "off") != 0;
     gpu->failover = strcmp(value_of(list, n, "FAILOVER"), "off") != 0;
     gpu->sms = (uint32_t)strtoul(value_of(list, n, "SMS"), NULL, 10);
-    if (ry_parse_time(timeout, &gpu->timeout_ns) != RY_OK)
-        gpu->timeout_ns = 0; /* auto */
+    if (ry_parse_time(timeout, &gpu->timeout_ns) != RY_OK) {
+        /* auto: PEs are threads of one process, and one that is slow is not lost */
+        gpu->timeout_ns = PATIENCE_NS;
+        if (ry_tool_job_set(job, true, "TIMEOUT=%llus", PATIENCE_NS / 1000000000ull) != TOOL_OK)
+            return TOOL_BAD_INPUT;
+    }
     if (read_handler(job->command, value_of(list, n, "HANDLER"), &gpu->handler) != TOOL_OK ||
         read_rails(job->command, list, n, gpu) != TOOL_OK ||
         check_fault(job->command, job->fault) != TOOL_OK)

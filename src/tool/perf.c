@@ -132,6 +132,22 @@ static int finish(struct ry_run *run, const struct perf_job *job)
     return code != TOOL_OK ? code : wrote;
 }
 
+static int on_gpu(struct ry_run *run, const struct perf_job *job, const struct ry_tool_gpu *gpu)
+{
+    if (run->job->fault)
+        return ry_tool_error("perf", "--fault with --device cuda: ports of gpus go down in ep; "
+                                     "leave it out here");
+    struct ry_report *report = calloc(1, sizeof *report);
+    if (!report)
+        return ry_tool_error("perf", "no memory for a report");
+    perf_gpu(job, gpu, run->job->n_pes, report);
+    run->reports = report;
+    run->n_pes = 1;
+    int code = finish(run, job);
+    free(report);
+    return code;
+}
+
 /* The first word says what is measured; it may stand before or behind flags. */
 static int read_command(int argc, char **argv, struct ry_tool_job *shared, struct perf_job *job)
 {
@@ -183,9 +199,17 @@ int ry_command_perf(int argc, char **argv)
                                (unsigned)(2 * (PERF_WINDOW >> 20) + 32));
     if (code == TOOL_OK)
         code = ry_tool_job_check(&shared);
+    struct ry_tool_gpu gpu;
+    if (code == TOOL_OK)
+        code = ry_tool_gpu_read(&shared, &gpu);
     job.duration_ns = shared.duration_ns;
     job.both = shared.both && (job.op == PERF_PUT || job.op == PERF_GET);
     struct ry_run run = {.job = &shared, .body = perf_body, .arg = &job, .pin = true};
+    if (code == TOOL_OK && shared.cuda) {
+        code = on_gpu(&run, &job, &gpu);
+        ry_tool_job_free(&shared);
+        return code;
+    }
     if (code == TOOL_OK)
         code = ry_run_start(&run, argc, argv, &printer);
     if (code == TOOL_OK && printer)

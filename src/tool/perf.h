@@ -6,6 +6,7 @@
 #include <railyard/heap.h>
 #include <railyard/rma.h>
 
+#include "gpu_setup.h"
 #include "start.h"
 
 enum perf_op { PERF_PUT, PERF_GET, PERF_PUT_SIGNAL, PERF_AMO_ADD, PERF_PING_PONG };
@@ -47,6 +48,9 @@ struct perf_pe {
 
 uint64_t perf_iters(const struct perf_job *job, uint64_t size);
 void perf_body(ry_ctx *ctx, const struct ry_run *run, struct ry_report *report);
+/* --device cuda: all of it, PE 0's report. */
+void perf_gpu(const struct perf_job *job, const struct ry_tool_gpu *setup, uint32_t n_pes,
+              struct ry_report *r);
 
 /* Fills with a pattern that `key` chooses, and counts pieces of `piece` bytes that differ. */
 void perf_fill(uint8_t *at, size_t bytes, uint64_t key);

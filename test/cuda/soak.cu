@@ -58,6 +58,9 @@ static __global__ void exchange_kernel(const __grid_constant__ struct ry_gpu_wor
         if (lane == 0 && bad)
             atomicAdd((unsigned long long *)&r->wrong, bad);
     }
+    /* nothing is left behind: completions are seen here, and their time is that of the switch */
+    if (!w.direct[peer] && ry_dev_quiet(&w, RY_WARP) != RY_OK && lane == 0)
+        atomicAdd((unsigned long long *)&r->failed, 1);
 }
 
 static __global__ void leave_kernel(const __grid_constant__ struct ry_gpu_world w, uint8_t *heap,
@@ -121,6 +124,17 @@ static __global__ void calls_kernel(const __grid_constant__ struct ry_gpu_world 
             atomicAdd((unsigned long long *)&r->wrong, bad);
         if (rc)
             atomicAdd((unsigned long long *)&r->failed, 1);
+        __syncthreads();
+        /* what the peer put, read back from its source into another place */
+        if (calls)
+            rc |= ry_dev_get(&w, heap + SOAK_GOT_AT, source, bytes, peer, s);
+        __syncthreads();
+        bad = 0;
+        for (uint32_t i = threadIdx.x; i < bytes; i += blockDim.x)
+            bad += ((volatile uint8_t *)heap)[SOAK_GOT_AT + i] !=
+                   (uint8_t)ry_mix64(k * 1000000ull + i + peer);
+        if (bad)
+            atomicAdd((unsigned long long *)&r->wrong, bad);
         __syncthreads();
         /* both have looked before the next round writes */
         if (threadIdx.x == 0)

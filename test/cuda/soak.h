@@ -14,6 +14,7 @@ enum {
     SOAK_SIGNALS_AT = 0, /* offsets in the heap */
     SOAK_SOURCE_AT = 1 << 20,
     SOAK_TARGET_AT = 4 << 20,
+    SOAK_GOT_AT = 6 << 20,
     SOAK_HEAP = 8 << 20,
 };
 

@@ -148,7 +148,7 @@ static void test_pulls(int devices, uint32_t pulls, int two, uint64_t rate_bps)
     yard_make(&y, devices, 0, two ? 4 : 2, rate_bps, 2000000000);
     memset(before, 0, sizeof(before));
     for (uint32_t i = 0; i < pulls && failures < 5; i++) {
-        uint64_t h = ry_mix64(i + 1000 * two), longest = 0;
+        uint64_t h = ry_mix64(i + 1000 * two), longest = 0, alone = 0, parks = 0;
         uint32_t pe = h & 1, port = h >> 1 & 1, rounds = 60;
         uint32_t next = (port + 1) % (two ? 4 : 2);
         int by_engine = h >> 2 & 1 || two;
@@ -169,14 +169,20 @@ static void test_pulls(int devices, uint32_t pulls, int two, uint64_t rate_bps)
             fail("settle", i);
         for (uint32_t p = 0; p < PES; p++) {
             ry_gpu_fabric_count(y.f, p, &after);
-            if (after.moves > before[p].moves && after.switch_ns_max > longest)
+            if (after.moves > before[p].moves && after.switch_ns_max > longest) {
                 longest = after.switch_ns_max;
+                alone = after.alone - before[p].alone;
+                parks = after.parks - before[p].parks;
+            }
             moved += (uint32_t)(after.moves - before[p].moves);
             replayed += after.replayed - before[p].replayed;
             before[p] = after;
         }
         if (longest)
             switches[seen++] = longest;
+        if (longest > 1000000)
+            printf("  event %u: %.0f us, %llu records ran alone, %llu times no path\n", i,
+                   (double)longest / 1e3, (unsigned long long)alone, (unsigned long long)parks);
     }
     qsort(switches, seen, 8, compare);
     printf("pulls%s: %u events, %u moves (%llu messages replayed), failure seen to first good "

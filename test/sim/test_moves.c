@@ -111,16 +111,19 @@ static bool broken_by_a_reserver(void)
     return ry_channel_progress(&y.ch, &y.env, &acked) == RY_ERR_STALLED;
 }
 
-/* And by one that holds the doorbell, for those who post, move, or read through. */
+/* And by one that has the turn and stops before it rings, for those who post, move, or read
+ * through. */
 static bool broken_by_a_ringer(void)
 {
+    struct ry_grant g;
+
     yard_open(&y, 16, RY_HANDLER_GPU, 2);
-    y.ch.ring[0].lock = 1;
+    ry_queue_reserve(&y.ch, 2, &g);
     if (yard_post(&y, 0x1000, 1, NULL) != RY_ERR_STALLED || yard_fail(&y) != RY_ERR_STALLED)
         return false;
     yard_open(&y, 16, RY_HANDLER_GPU, 2);
     yard_post(&y, 0x1000, 1, NULL);
-    y.ch.ring[0].lock = 1;
+    ry_queue_reserve(&y.ch, 2, &g);
     return ry_channel_move(&y.ch, RY_MOVE_PLANNED, y.ch.state, &y.env) == RY_ERR_STALLED;
 }
 

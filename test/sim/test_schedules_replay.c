@@ -168,6 +168,7 @@ static bool s27_sleeping_waiter(void)
     for (uint32_t n = 1; n < 6; n++) {
         yard_open(&y, 64, RY_HANDLER_GPU, 1);
         r->ready_head = ry_pack(ry_packed_move(r->ready_head), 40);
+        r->resv_head = r->ready_head;
         yard_done(&y, 0, 1); /* counter 0, which is 65536 by then */
         yard_at(n, much_later, &y);
         ry_queue_poll(r, &cons, &syn, &at);

@@ -75,6 +75,7 @@ bad 2 "good.jsonl" ep --routing "$tmp/good.jsonl" --experts 2
 
 bad 2 "nothing to measure" perf
 bad 2 "'push' is unknown: use put, get, put-signal, amo-add or ping-pong" perf push
+bad 2 "--handler cpu on a gpu needs gdrdrv" perf put --device cuda --handler cpu
 bad 2 "unexpected 'get'" perf put get
 bad 2 "--size '1Q' is no size" perf put --size 1Q
 bad 2 "--size '1M:1K' is out of range" perf put --size 1M:1K

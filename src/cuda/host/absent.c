@@ -2,6 +2,7 @@
 /* The GPU part of a library that was built without nvcc: the same functions, which say so. */
 #include <railyard/gpu.h>
 #include <railyard/gpu_job.h>
+#include <railyard/gpu_perf.h>
 
 #include "host/error.h"
 
@@ -92,5 +93,20 @@ int ry_gpu_job_port(ry_gpu_job *job, uint32_t pe, uint32_t rail, int up)
 int ry_gpu_job_count(ry_gpu_job *job, uint32_t pe, ry_gpu_job_counts *out)
 {
     (void)job, (void)pe, (void)out;
+    return absent();
+}
+
+int ry_gpu_perf_open(const ry_gpu_perf_attr *attr, ry_gpu_perf **out)
+{
+    (void)attr, (void)out;
+    return absent();
+}
+
+void ry_gpu_perf_close(ry_gpu_perf *p) { (void)p; }
+
+int ry_gpu_perf_measure(ry_gpu_perf *p, ry_gpu_perf_op op, uint64_t bytes, uint64_t iters,
+                        uint64_t warmup, int both, ry_gpu_perf_row *row)
+{
+    (void)p, (void)op, (void)bytes, (void)iters, (void)warmup, (void)both, (void)row;
     return absent();
 }

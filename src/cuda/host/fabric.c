@@ -10,7 +10,11 @@
 #include "cuda/host/driver.h"
 #include "host/error.h"
 
-enum { LINE = 64, SYSTEM_BYTES = 64 << 10 };
+enum {
+    LINE = 64,
+    SYSTEM_BYTES = 64 << 10,
+    RY_FABRIC_BATCH = 32, /* blocks whose doorbell may be left to the next warp */
+};
 
 static void *take(uint8_t *base, uint64_t *at, uint64_t bytes)
 {
@@ -125,6 +129,7 @@ static void world_fill(struct ry_gpu_fabric *f, uint32_t pe)
     w->env.move_ns_max = 2000000;
     w->env.lost_ns_max = f->attr.timeout_ns;
     w->env.width = 1;
+    w->env.batch = RY_FABRIC_BATCH;
     w->timeout_ns = f->attr.timeout_ns;
     w->pe = pe;
     w->pes = f->attr.pes;
@@ -167,6 +172,7 @@ static cudaError_t engines_start(struct ry_gpu_fabric *f, uint32_t pe)
             e[n].port = pe * f->attr.ports + port;
             e[n].part = part;
             e[n].parts = f->attr.parts;
+            e[n].ports = f->attr.ports;
             e[n].rate_bps = f->attr.rate_bps;
             e[n].retry_ns = f->attr.retry_ns;
         }

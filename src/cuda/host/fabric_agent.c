@@ -348,7 +348,12 @@ int ry_gpu_fabric_count(struct ry_gpu_fabric *f, uint32_t pe, struct ry_gpu_fabr
         out->moves += ch->moves;
         out->planned += ch->moves_planned;
         out->replayed += ch->replayed;
-        if (ch->failed_ns && ch->first_ok_ns > ch->failed_ns)
+        out->alone += ch->alone;
+        out->parks += ch->parks;
+        if (ch->failed_ns == p->failed_ns[i])
+            continue;
+        p->failed_ns[i] = ch->failed_ns;
+        if (ch->first_ok_ns > ch->failed_ns)
             out->switch_ns_max = ry_max64(out->switch_ns_max, ch->first_ok_ns - ch->failed_ns);
     }
     for (uint32_t r = 0; r < f->attr.ports; r++)

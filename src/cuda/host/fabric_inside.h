@@ -60,6 +60,7 @@ struct ry_fabric_pe {
     struct ry_gpu_world world;
     cudaStream_t engine_stream, copy_stream, mover_stream, proxy_stream;
     struct ry_fabric_slot slot[RY_FABRIC_CHANNELS_MAX][RY_SLOTS];
+    uint64_t failed_ns[RY_FABRIC_CHANNELS_MAX]; /* of failures that were counted */
 };
 
 /* A port's change that the agent has not heard of yet. */

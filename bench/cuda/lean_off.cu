@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define RY_LEAN_OFF 1
+#include "lean.cu"
