@@ -17,6 +17,8 @@ one() {
     quiet "$bin" ep --hidden 2048 --json "$work/j" "$@" || return
     claim "$name: right" "$(value "$work/j" "$right")" '==' 1
     claim "$name: rails differ by" "$(value "$work/j" "$spread")" '<=' 0.05
+    claim "$name: rails of a pair of PEs differ by" \
+        "$(value "$work/j" 'round(j["pair_balance"], 4)')" '<=' 0.05
 }
 for file in "${routings[@]}"; do
     routing=()

@@ -4,6 +4,7 @@ set -u
 bench=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$bench/.." || exit 2
 bin=${RAILYARD_BIN:-build/bin/railyard}
+unset RAILYARD_BIN # the library would warn of a name that is no setting
 [ -x "$bin" ] || {
     echo "no $bin here: build first, or set RAILYARD_BIN"
     exit 77

@@ -26,6 +26,17 @@ configure_file(${PROJECT_SOURCE_DIR}/cmake/railyard.pc.in
     ${CMAKE_BINARY_DIR}/railyard.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/railyard.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
+# The same for find_package(railyard).
+include(CMakePackageConfigHelpers)
+set(ry_config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/railyard)
+file(RELATIVE_PATH RY_CONFIG_UP /${ry_config_dir} /)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/railyard-config.cmake.in
+    ${CMAKE_BINARY_DIR}/railyard-config.cmake @ONLY)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/railyard-config-version.cmake
+    COMPATIBILITY SameMajorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/railyard-config.cmake
+    ${CMAKE_BINARY_DIR}/railyard-config-version.cmake DESTINATION ${ry_config_dir})
+
 foreach(section 1 3 5 7)
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/doc/man/
         DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section}

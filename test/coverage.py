@@ -52,17 +52,19 @@ class Source:
     def condition_before(self, line, column):
         """The condition under which what begins here runs, as far as it stands just before."""
         before = self.text[max(0, self.at(line, column) - 600):self.at(line, column)].rstrip()
-        stop, depth = len(before), 0
+        stop, depth, outside = len(before), 0, 0
         if before.endswith(")"):
             depth, stop = 1, len(before) - 1
         elif before.endswith("{") and before[:-1].rstrip().endswith(")"):
             before = before[:-1].rstrip()
             depth, stop = 1, len(before) - 1
-        elif not before.endswith("&&"):
+        elif before.endswith("&&"):
+            outside = -1
+        else:
             return ""
         for i in range(stop - 1, -1, -1):
             depth += (before[i] == ")") - (before[i] == "(")
-            if depth == 0 and before[i] == "(" or depth < 0:
+            if before[i] == "(" and depth == outside:
                 return before[i + 1:stop]
         return ""
 
@@ -144,6 +146,11 @@ class Cover:
                 wrapped = here[-1]
 
     def finish(self):
+        for name, branches in self.branches.items():  # right of RY_MUT(...) &&
+            source = self.source(name)
+            for way in [w for w, c in branches.items() if c == [0, 0]]:
+                if of_mutant(source, way[-1][0], way[-1][1]):
+                    del branches[way]
         # a copy that no code calls has its whole body as one region, also what is no code
         for name, lines in self.skipped.items():
             for n in lines:
@@ -161,14 +168,15 @@ class Cover:
 
 
 def programs(tree):
-    for folder in ("test", "fuzz", "bin"):
-        path = os.path.join(tree, folder)
-        for name in sorted(os.listdir(path)):
-            full = os.path.join(path, name)
-            if os.path.isfile(full) and os.access(full, os.X_OK):
-                with open(full, "rb") as f:
-                    if f.read(4) == b"\x7fELF":
-                        yield full
+    """What ctest runs, and the simulator: a tree may hold programs of an earlier time besides."""
+    done = subprocess.run(["ctest", "--test-dir", tree, "--show-only=json-v1"],
+                          capture_output=True, check=True)
+    found = {os.path.join(tree, "bin", "railyard-sim")}
+    for test in json.loads(done.stdout)["tests"]:
+        full = test.get("command", [""])[0]
+        if os.path.dirname(full) in (os.path.join(tree, "test"), os.path.join(tree, "fuzz")):
+            found.add(full)
+    return sorted(found)
 
 
 def read(cover, program, profdata):

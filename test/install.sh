@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # cmake --install into a temporary prefix, which is then moved: a program finds the library through
-# pkg-config, links it shared and static, and runs.
+# pkg-config or find_package, in C11 and C++17, links it shared and static, and runs.
 set -euo pipefail
 build=${RY_TEST_BUILD:?}
 tmp=$(mktemp -d)
@@ -44,6 +44,34 @@ readelf -d "$tmp/shared" | grep -q 'NEEDED.*librailyard\.so\.[0-9]*\]' || {
     echo "the program does not ask for librailyard.so by its versioned name"
     exit 1
 }
+
+if command -v g++ >/dev/null; then
+    cp "$tmp/app.c" "$tmp/app.cpp"
+    for header in "$prefix"/include/railyard/*.h; do
+        echo "#include <railyard/$(basename "$header")>"
+    done >>"$tmp/app.cpp"
+    g++ -std=c++17 -Wall -Wextra -Wpedantic -Werror "$tmp/app.cpp" -o "$tmp/cxx" "${shared[@]}"
+    expect "the program in C++17" "$(LD_LIBRARY_PATH=$libdir "$tmp/cxx")"
+fi
+
+cat >"$tmp/CMakeLists.txt" <<'EOF'
+cmake_minimum_required(VERSION 3.22)
+project(app C)
+find_package(railyard 0.1 REQUIRED)
+add_executable(app app.c)
+target_link_libraries(app PRIVATE railyard::railyard)
+EOF
+{ cmake -S "$tmp" -B "$tmp/b" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" && cmake --build "$tmp/b"; } \
+    >"$tmp/log" 2>&1 || {
+    cat "$tmp/log"
+    echo "find_package(railyard) does not make a program"
+    exit 1
+}
+expect "the program made by find_package" "$("$tmp/b/app")"
+if cmake -S "$tmp" -B "$tmp/b2" -G Ninja -DCMAKE_PREFIX_PATH="$tmp/none" >/dev/null 2>&1; then
+    echo "find_package finds a railyard elsewhere: is another one installed?"
+    exit 1
+fi
 
 read -ra static < <(pkg-config --static --cflags --libs railyard)
 for i in "${!static[@]}"; do

@@ -173,8 +173,8 @@ struct ry_nic_ops {
     void (*kick)(struct ry_nic_qp *qp, uint32_t prod_idx);
     /* Do what is due now; returns the time at which something is due next (UINT64_MAX: nothing). */
     uint64_t (*drive)(struct ry_nic *nic, uint64_t now_ns);
-    /* Sleep until memory of this PE was written, a completion came, somebody called wake, or
-     * until_ns. */
+    /* Sleep until a word of this PE's memory was written (a long write need not count), a
+     * completion came, somebody called wake, or until_ns. */
     void (*idle)(struct ry_nic *nic, uint64_t until_ns);
     void (*wake)(struct ry_nic *nic);
     /* Plain stores were made in the heap of `pe`: wake who idles there. NULL: its idle looks by

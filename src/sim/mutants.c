@@ -27,20 +27,21 @@ static const struct {
     int id;
     uint64_t seed;
 } known[] = {
-    {RY_MUT_ONE_WORD, 43},
-    {RY_MUT_REPLAY_FROM_ACKED, 43},
-    {RY_MUT_OPCODE_EARLY, 167},
-    {RY_MUT_NO_PROOF_READ, 286},
-    {RY_MUT_REUSE_UNFENCED, 75},
-    {RY_MUT_RELEASE_ON_ANSWER, 680},
-    {RY_MUT_QUIET_NO_SLOTS, 53},
-    {RY_MUT_NO_FENCE, 56},
-    {RY_MUT_FENCE_NO_FLUSH, 331},
-    {RY_MUT_STALE_NEWS, 62},
-    {RY_MUT_DOORBELL_STORE, 931},
+    {RY_MUT_ONE_WORD, 540},
+    {RY_MUT_REPLAY_FROM_ACKED, 18},
+    {RY_MUT_OPCODE_EARLY, 124},
+    {RY_MUT_NO_PROOF_READ, 119},
+    {RY_MUT_REUSE_UNFENCED, 123},
+    {RY_MUT_RELEASE_ON_ANSWER, 395},
+    {RY_MUT_QUIET_NO_SLOTS, 119},
+    {RY_MUT_NO_FENCE, 53},
+    {RY_MUT_FENCE_NO_FLUSH, 53},
+    {RY_MUT_STALE_NEWS, 43},
+    {RY_MUT_DOORBELL_STORE, 1289},
+    {RY_MUT_READY_BY_STORE, 159},
     {RY_MUT_RESERVE_BEFORE_ROOM, 23},
-    {RY_MUT_ROOM_BY_COMPLETION, 134},
-    {RY_MUT_MOVE_WITHOUT_WAIT, 209},
+    {RY_MUT_ROOM_BY_COMPLETION, 726},
+    {RY_MUT_MOVE_WITHOUT_WAIT, 2376},
 };
 
 struct verdict {
@@ -135,24 +136,14 @@ static bool judge(int id, uint64_t first, uint64_t runs, struct verdict *v)
 static const char *by_schedule(int id)
 {
     switch (id) {
-    case RY_MUT_BASE_AFTER_CQE: /* 65,472 completions between two loads: no run is that long */
-        return "schedule 27";
-    case RY_MUT_LATE_PROOF: /* a waiter that sleeps across two moves and a fence */
-        return "schedule 29";
-    case RY_MUT_RING_UNCHECKED: /* an initiator that sleeps across a move, one block behind */
-        return "schedule 6";
     case RY_MUT_ROUTE_HALF: /* harmless, and slow */
         return "DeepEP 650";
-    case RY_MUT_ANY_INCARNATION: /* no PE comes back */
-        return "schedule 36";
     case RY_MUT_OLD_GID: /* a path that never comes back is no error */
         return "schedule 44";
     case RY_MUT_NO_HOLD_BACK: /* nor is one that comes back too often */
         return "Mooncake 3596";
     case RY_MUT_NO_PATIENCE: /* links have no rate */
         return "schedule 40";
-    case RY_MUT_MASK_REOPENED: /* no PE is masked */
-        return "schedule 42";
     case RY_MUT_FORWARD_FORGOTTEN:
         return "schedule 43";
     case RY_MUT_FENCE_BOTH_WAYS: /* one more failure among many */

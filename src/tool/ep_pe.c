@@ -131,6 +131,8 @@ static void account(struct ep_pe *p)
         ry_track_add(&r->track, p->ctx, at);
     if (r->at % 16 == 0)
         usage_grew(r, at);
+    if (p->job->duration_ns && r->half.rss_bytes == 0 && at >= (double)p->job->duration_ns * 5e-10)
+        ry_usage_read(&r->half, at);
     __atomic_store_n(&r->at, r->at + 1, __ATOMIC_RELAXED);
 }
 

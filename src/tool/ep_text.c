@@ -135,8 +135,9 @@ static json_t *usage_json(const struct ry_run *run, const struct ep_total *t)
     for (uint32_t i = 0; i < run->n_pes; i++) {
         const struct ry_report *r = &run->reports[i];
         json_array_append_new(
-            pes, json_pack("{s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:i}", "pe", (int)i,
-                           "rss_first_bytes", (json_int_t)r->first.rss_bytes, "rss_last_bytes",
+            pes, json_pack("{s:i, s:I, s:I, s:I, s:I, s:i, s:i, s:i, s:i}", "pe", (int)i,
+                           "rss_first_bytes", (json_int_t)r->first.rss_bytes, "rss_half_bytes",
+                           (json_int_t)r->half.rss_bytes, "rss_last_bytes",
                            (json_int_t)r->last.rss_bytes, "rss_most_bytes", (json_int_t)r->rss_most,
                            "descriptors_first", (int)r->first.descriptors, "descriptors_last",
                            (int)r->last.descriptors, "threads_first", (int)r->first.threads,

@@ -100,7 +100,7 @@ struct ry_report {
     struct ry_phase dispatch, combine;
     uint64_t minimum_bytes; /* that a dispatch must send to other nodes, rows only */
     struct ry_samples step;
-    struct ry_usage first, last;
+    struct ry_usage first, half, last; /* half: of a duration */
     uint64_t rss_most;
     uint32_t descriptors_most, threads_most;
     /* perf, from PE 0 */

@@ -37,8 +37,8 @@ void ry_traffic_judge(const struct ry_traffic *traffic, FILE *out);
 /* True if the port carried less than a hundredth of what a fair share is. */
 int ry_traffic_is_idle(const struct ry_traffic *traffic, unsigned port);
 
-/* The largest distance of a port from the mean of its owner's ports (a PE, or the machine), in percent
- * of that mean; 0 without traffic. */
+/* The largest distance of a port from the mean of its owner's ports (a PE's, or the machine's), in
+ * percent of that mean; 0 without traffic. */
 double ry_traffic_spread(const struct ry_traffic *traffic);
 
 #endif

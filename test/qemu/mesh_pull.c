@@ -6,8 +6,8 @@
  * it, and waits until both rails carry again.
  *
  * One line a pull, then one line of sums, and how soon after the first port event of a pull the
- * failures were seen that made channels switch. exit: 0 nothing lost, doubled or corrupted, and every
- * return was seen; 1 otherwise; 2 bad use or set-up. */
+ * failures were seen that made channels switch. exit: 0 nothing lost, doubled or corrupted, and
+ * every return was seen; 1 otherwise; 2 bad use or set-up. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <net/if.h>

@@ -1,7 +1,7 @@
 #!/bin/sh
 # on_node.sh COMMAND...: under `railyard run --nodes 2`, gives each PE the devices of its node (the
-# guest has those of both), and timers for an emulated CPU that others use too, unless DEFAULT_TIMERS
-# is set.
+# guest has those of both), and timers for an emulated CPU that others use too, unless
+# DEFAULT_TIMERS is set.
 if [ "$RAILYARD_PE" -lt $(((RAILYARD_PES + 1) / 2)) ]; then
     RAILYARD_HCA=rxe_a0,rxe_a1
 else

@@ -30,6 +30,7 @@ run "one token" 0 "$R" ep "${small[@]}" --tokens 1 --json - && json ep "$work/ou
 
 # what each pair of PEs sends is spread over the rails, by their rates too, and a rail that is
 # missing shows
+export RAILYARD_PATH_TIMEOUT=10s # a busy machine must not look like a silent path
 pairs=(--pes 4 --tokens 128 --hidden 1024 --experts 16 --topk 4 --iters 40)
 spread='j["ok"] and 0 <= j["pair_balance"] <= 0.05'
 parts='all(0.95 * b["bytes"][0] < b["bytes"][1] * BY < 1.05 * b["bytes"][0] for b in j["pairs"]
@@ -47,6 +48,7 @@ run "bytes of each pair, rails that differ" 0 "$R" ep "${pairs[@]}" --rails 4,2 
     json ep "$work/out" "$spread" 'any(len(b["bytes"]) == 4 for b in j["pairs"])'
 run "bytes of each pair, a rail gone" 0 "$R" ep "${pairs[@]}" --fault 'port-down@iter2:pe1/rail0' \
     --json - && json ep "$work/out" 'j["ok"] and j["pair_balance"] > 0.5'
+unset RAILYARD_PATH_TIMEOUT
 
 # a recording whose tokens all go to one expert, and some to none
 {
@@ -65,8 +67,8 @@ done
 # text, files, a run by time
 run "text" 0 "$R" ep "${small[@]}" --duration 500ms --json "$work/ep.json" --svg "$work/ep.svg" && {
     json ep "$work/ep.json" "$good" 'j["step"]["us_worst"] >= j["step"]["us_p99"] > 0' \
-        'all(p["rss_last_bytes"] > 0 and p["descriptors_last"] > 0 and p["threads_last"] > 0
-             for p in j["step"]["pes"])'
+        'all(p["rss_last_bytes"] >= p["rss_half_bytes"] * 0.9 > 0 and p["descriptors_last"] > 0
+             and p["threads_last"] > 0 for p in j["step"]["pes"])'
     python3 -c 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])' "$work/ep.svg" ||
         failed "the picture is no XML"
     grep -q '^dispatch ' "$work/out" || failed "no line of dispatch"

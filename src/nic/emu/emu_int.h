@@ -17,6 +17,7 @@
 enum {
     RY_EMU_FLIGHT = 64,     /* segments of one queue pair under way */
     RY_EMU_EVENTS = 256,    /* events not yet polled; older ones are kept */
+    RY_EMU_TELLS = 256,     /* bytes: a longer write wakes nobody */
     RY_EMU_CHUNK = 1 << 18, /* longest copy between two looks at the responder's state */
     RY_EMU_FAULT_KINDS = RY_FAULT_CLEAR + 1,
     RY_EMU_LOST = -1, /* no answer came: the try is repeated */

@@ -106,7 +106,8 @@ static void perform(struct ry_nic_qp *qp, struct ry_emu_peer *p, const struct ry
     }
 }
 
-/* The responder refuses: its queue pair is in ERR from here on, and its owner hears of it. */
+/* The responder refuses: its queue pair is in ERR from here on, and its owner hears of it. One that
+ * was RESET since it accepted refuses nothing: it is silent. */
 static int refuse(struct ry_emu_peer *p, struct ry_emu_seg_qp *q, uint8_t syndrome)
 {
     uint32_t found = RY_EMU_RTR;
@@ -116,7 +117,7 @@ static int refuse(struct ry_emu_peer *p, struct ry_emu_seg_qp *q, uint8_t syndro
         RY_ADD(&p->seg->fatal_count, 1u);
         ry_emu_wake_seg(p->seg);
     }
-    return syndrome;
+    return found == RY_EMU_RESET ? RY_EMU_LOST : syndrome;
 }
 
 static bool accepts(const struct ry_nic_qp *qp, const struct ry_emu_seg_qp *q)
@@ -186,6 +187,14 @@ static bool same_gids(const struct ry_nic_qp *qp, const struct ry_emu_peer *p)
            RY_LD_ACQ(&p->seg->port[qp->remote_rail].gid_gen) == qp->remote_gid_gen;
 }
 
+/* Waiters wait for words; payload is followed by one. To wake them for every piece of it would cost
+ * more than the copy, on both sides. Who waits for a word within a large write finds it when it
+ * looks by itself, which waits do every few milliseconds. */
+static bool tells(const struct ry_emu_op *op)
+{
+    return op->opcode != RY_OP_READ && op->bytes <= RY_EMU_TELLS;
+}
+
 int ry_emu_exec(struct ry_nic_qp *qp, const struct ry_emu_op *op, uint32_t psn, uint32_t off,
                 uint32_t len, bool last)
 {
@@ -204,7 +213,7 @@ int ry_emu_exec(struct ry_nic_qp *qp, const struct ry_emu_op *op, uint32_t psn, 
     RY_ADD(&q->inflight, 1u);
     rc = at_responder(qp, p, q, op, psn, off, len, last);
     RY_SUB(&q->inflight, 1u);
-    if (RY_LIKELY(rc == 0))
+    if (rc == 0 && tells(op))
         ry_emu_wake_seg(p->seg);
     return rc;
 }
