@@ -31,22 +31,39 @@
 #define RY_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* The simulator compiles this same source with RY_SIM: every shared access is then a point at which
- * it may run another coroutine. Coverage marks (ry_mark) tell it which rare branches a run has
- * met. */
+ * it may run another coroutine. Of most points nothing comes: ry_sim_skip counts down to the next
+ * one that it wants to hear of. Coverage marks (ry_mark) tell it which rare branches a run has met;
+ * a producer slot that was written, that its proxy has something to look at. Where a thread that
+ * sleeps is most dangerous stands RY_SLOW: some runs let it sleep there, often until a ring was
+ * opened. RY_COUNTER_MASK: the NIC's counters have 16 bits, and in some runs count for fewer, so
+ * that they wrap within a run. */
 #if defined(RY_SIM)
 #ifdef __cplusplus
 extern "C" {
 #endif
+extern uint64_t ry_sim_skip;
 void ry_sim_point(void);
 void ry_sim_mark(const char *name);
+void ry_sim_proxy_told(void);
+void ry_sim_slow(void);
+void ry_sim_opened(void);
+extern uint16_t ry_sim_counter_mask;
 #ifdef __cplusplus
 }
 #endif
-#define RY_POINT()    ry_sim_point()
-#define RY_MARK(name) ry_sim_mark(name)
+#define RY_TOLD()       ry_sim_proxy_told()
+#define RY_SLOW()       ry_sim_slow()
+#define RY_OPENED()     ry_sim_opened()
+#define RY_COUNTER_MASK ry_sim_counter_mask
+#define RY_POINT()      (RY_UNLIKELY(ry_sim_skip-- == 0) ? ry_sim_point() : (void)0)
+#define RY_MARK(name)   ry_sim_mark(name)
 #else
-#define RY_POINT()    ((void)0)
-#define RY_MARK(name) ((void)0)
+#define RY_TOLD()       ((void)0)
+#define RY_SLOW()       ((void)0)
+#define RY_OPENED()     ((void)0)
+#define RY_COUNTER_MASK 0xffffu
+#define RY_POINT()      ((void)0)
+#define RY_MARK(name)   ((void)0)
 #endif
 
 /* Mutation switches: the proof build defines RY_MUTANT to a variable; a mutant breaks one clause of

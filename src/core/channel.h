@@ -188,7 +188,10 @@ RY_FN void ry_channel_prove(struct ry_channel *ch, struct ry_ring *r, uint64_t c
             any = true;
         }
     }
-    if (any && ry_ring_prove(r, ry_packed_move(cons), best))
+    if (!any)
+        return;
+    RY_SLOW();
+    if (ry_ring_prove(r, ry_packed_move(cons), best))
         ry_seq_raise(&ch->released, best);
 }
 

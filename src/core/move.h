@@ -491,7 +491,7 @@ RY_COLD_FN int ry_channel_progress(struct ry_channel *ch, const struct ry_env *e
         rc = ry_channel_move(ch, RY_MOVE_ERROR, st, env);
         return rc == RY_ERR_STALLED ? rc : RY_ERR_AGAIN;
     }
-    if (rc == RY_ERR_AGAIN && ry_state_of(st) == RY_CH_PARKED) {
+    if (rc == RY_ERR_AGAIN && ry_state_of(st) == RY_CH_PARKED && !RY_MUT(RY_MUT_PARKED_STAYS)) {
         if (ry_slot_pick(ch, ry_state_active(st), false) != RY_SLOTS)
             rc = ry_channel_move(ch, RY_MOVE_CONDEMNED, st, env);
         else if (ry_channel_give_up(ch, env))

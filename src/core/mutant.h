@@ -22,11 +22,17 @@
     X(RELEASE_ON_ACK, "6", "released by the acknowledgement alone")                                \
     X(RELEASE_ON_ANSWER, "6", "released by the answer alone")                                      \
     X(QUIET_NO_SLOTS, "6, 8", "quiet returns on acknowledgement")                                  \
+    X(BACK_EARLY, "6", "a dispatch does not wait for what was sent back")                          \
+    X(LAST_UNSIGNALLED, "6", "the end of a message asks for no completion")                        \
     X(NO_FENCE, "7", "FENCED without RESET")                                                       \
     X(FENCE_NO_FLUSH, "7", "RESET without the NIC's flush")                                        \
+    X(NO_LADDER, "7", "a fence that cannot be had is waited for")                                  \
+    X(CUT_LOUD, "7, 12", "keys go while lives still use them")                                     \
     X(AMO_REPLAYED, "8", "an atomic runs each time it is sent")                                    \
+    X(RECORDS_KEPT, "1, 8", "what a predecessor asked for still counts")                           \
     X(STALE_NEWS, "9", "older epochs are believed")                                                \
     X(FENCED_ONCE, "9", "a repeated FAILED is not answered")                                       \
+    X(TOLD_ONCE, "9", "FAILED is not repeated")                                                    \
     X(ANY_INCARNATION, "9", "news of another incarnation is believed")                             \
     X(OLD_GID, "9", "a rebuild uses the GID of the start")                                         \
     X(PLANNED_NO_READ, "10", "a planned move does not read through the old path")                  \
@@ -38,6 +44,7 @@
     X(NO_PATIENCE, "12", "silence is measured without a look at what is queued")                   \
     X(NO_ALONE, "12", "a request at fault takes path after path")                                  \
     X(TWO_MOVERS, "13", "GOOD to MOVING by store: no one winner")                                  \
+    X(PARKED_STAYS, "13", "nobody goes on with a parked channel")                                  \
     X(AGENT_LEAVES_MOVES, "13", "the agent leaves moves to callers")                               \
     X(READY_BY_STORE, "14", "ready_head does not wait for earlier reservations")                   \
     X(RING_UNCHECKED, "14", "a doorbell rung after the turn was passed on")                        \
@@ -48,7 +55,10 @@
     X(RESERVE_BEFORE_ROOM, "15", "room is not tested")                                             \
     X(ROOM_BY_COMPLETION, "15", "slots are free by completion, not by release")                    \
     X(MOVE_WITHOUT_WAIT, "15", "the mover does not wait for reserved blocks")                      \
+    X(MASK_UNFENCED, "16", "a mask does not close the ends towards the PE")                        \
     X(MASK_REOPENED, "16", "a masked PE may connect again")                                        \
+    X(JOIN_AT_ZERO, "1, 16", "a replacement begins at the first generation")                       \
+    X(MASK_ALONE, "16", "a survivor masks without the others")                                     \
     X(FORWARD_FORGOTTEN, "16", "what a lost forwarder held is not sent again")                     \
     X(FENCE_BOTH_WAYS, "move", "a fence of one direction ends the other")
 

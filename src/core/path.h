@@ -116,6 +116,7 @@ RY_FN void ry_ring_run(struct ry_channel *ch, struct ry_ring *r, uint32_t move, 
 RY_FN void ry_ring_open(struct ry_ring *r, uint32_t move, uint64_t next)
 {
     ry_st_rel64(&r->resv_head, ry_pack(move, next));
+    RY_OPENED();
 }
 
 /* Stop reservations, wait until every reserved block is ready; *end is the sequence behind them. */
@@ -144,7 +145,10 @@ RY_FN int ry_ring_silence(struct ry_channel *ch, struct ry_ring *r, const struct
 
     if (ch->handler == RY_HANDLER_GPU)
         return RY_OK;
+    if (!r->pslot)
+        return RY_OK; /* it never held a life: the channel had no path from the start */
     v = ry_or64(r->pslot, RY_CLOSED) | RY_CLOSED;
+    RY_TOLD();
     until = ry_now(env) + env->ready_ns_max;
     while (ry_observe_echo(r->pecho) != v) {
         if (ry_now(env) >= until)

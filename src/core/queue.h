@@ -90,6 +90,7 @@ RY_FN void ry_ring_doorbell(uint64_t *uar, uint64_t word)
 RY_FN void ry_publish_pslot(uint64_t *p, uint64_t v)
 {
     ry_st_fenced64(p, v);
+    RY_TOLD();
 }
 /* Proxy thread: what it is told, and its answer to a mover. */
 RY_FN uint64_t ry_observe_pslot(const uint64_t *p) { return ry_ld_acq64(p); }
@@ -309,6 +310,8 @@ RY_FN void ry_view_block(const struct ry_view *v, uint64_t seq, const struct ry_
     w.signature = 0;
     w.rsvd[0] = w.rsvd[1] = 0;
     w.fm_ce_se = (q->flags & RY_REQ_SIGNALLED) || (tag & RY_TAG_LAST) ? RY_WQE_SIGNALLED : 0;
+    if (RY_MUT(RY_MUT_LAST_UNSIGNALLED) && !(q->flags & RY_REQ_SIGNALLED))
+        w.fm_ce_se = 0;
     w.tag = ry_be32(tag);
     w.raddr = ry_be64(raddr);
     w.rkey = ry_view_rkey(v, tag);
@@ -399,6 +402,7 @@ RY_FN void ry_view_ring_it(const struct ry_view *v, const struct ry_grant *g, ui
 {
     uint64_t resv = env->batch ? ry_look64_pe(&v->ring->resv_head) : 0;
 
+    RY_SLOW();
     if (!waited)
         ry_fence_sys();
     if (ry_view_left_to_next(v, g, end, resv, env))
@@ -484,6 +488,13 @@ RY_FN int ry_queue_publish(struct ry_channel *ch, const struct ry_grant *g,
 
 /* --- completions --- */
 
+/* How far behind the frontier c a completion is: half of the counter's range or more is stale. */
+RY_FN uint16_t ry_cqe_distance(const struct ry_cqe_tail *t, uint64_t c, uint64_t base)
+{
+    return (uint16_t)((t->counter - (uint16_t)(ry_packed_seq(c) - base)) & RY_COUNTER_MASK);
+}
+RY_FN bool ry_cqe_stale(uint16_t distance) { return distance > RY_COUNTER_MASK >> 1; }
+
 /* Look at the ring's CQE once. 1: *cons grew; 0: nothing new; AGAIN: the ring is closed, read the
  * active one; PATH: an error completion (syndrome in *syn, its sequence in *at). *cons is the
  * packed word. */
@@ -493,9 +504,11 @@ RY_FN int ry_queue_poll(struct ry_ring *r, uint64_t *cons, uint8_t *syn, uint64_
     uint64_t tail = ry_observe_cqe_tail(r->cqe);
     struct ry_cqe_tail t = ry_cqe_decode(tail);
     uint64_t next, found, base = ry_ld_rlx64(&r->base);
-    uint16_t distance;
+    uint16_t distance = ry_cqe_distance(&t, c, base);
 
     *cons = c;
+    if (t.qpn == r->qpn && !ry_cqe_stale(distance))
+        RY_SLOW();
     if (RY_MUT(RY_MUT_BASE_AFTER_CQE))
         *cons = c = ry_observe_cons(r);
     if (RY_UNLIKELY(ry_packed_closed(c)))
@@ -504,7 +517,7 @@ RY_FN int ry_queue_poll(struct ry_ring *r, uint64_t *cons, uint8_t *syn, uint64_
         return 0;
     if (RY_MUT(RY_MUT_OPCODE_EARLY))
         t.counter = ry_cqe_decode(ry_observe_cqe_tail(r->cqe)).counter;
-    distance = (uint16_t)(t.counter - (uint16_t)(ry_packed_seq(c) - base));
+    distance = ry_cqe_distance(&t, c, base);
     if (RY_UNLIKELY(t.opcode != RY_CQE_REQ) && !RY_MUT(RY_MUT_OPCODE_UNCHECKED)) {
         *syn = ry_cqe_syndrome(r->cqe, tail);
         *at = ry_seq_add(ry_packed_seq(c), distance);
@@ -512,7 +525,7 @@ RY_FN int ry_queue_poll(struct ry_ring *r, uint64_t *cons, uint8_t *syn, uint64_
             *cons = ry_pack(ry_packed_move(c), ry_seq_add(*at, 1));
         return RY_ERR_PATH;
     }
-    if (distance >= 1u << 15 && !RY_MUT(RY_MUT_STALE_DISTANCE))
+    if (ry_cqe_stale(distance) && !RY_MUT(RY_MUT_STALE_DISTANCE))
         return 0;
     next = ry_seq_add(ry_packed_seq(c), distance + 1u);
     if (ry_seq_diff(next, ry_packed_seq(ry_observe_resv(r))) > 0 && !RY_MUT(RY_MUT_STALE_DISTANCE))

@@ -291,8 +291,6 @@ static int dispatch_send(struct ry_ep *ep, const ry_ep_input *in)
     uint64_t gen = ep->sent + 1;
     int rc = input_check(ep, in);
 
-    if (rc == RY_OK)
-        rc = ry_ep_join(ep);
     if (rc)
         return rc;
     if (gen - ep->returned > ep->l.generations - 1 || gen - ep->combined > ep->l.generations)
@@ -303,10 +301,12 @@ static int dispatch_send(struct ry_ep *ep, const ry_ep_input *in)
     /* In low-latency combine the rows for one PE stand in the order in which it sent tokens, so
      * what was this PE's place in an older generation may be another's in this one. That PE writes
      * there once it has this dispatch from everybody: by then nothing older may come late. */
-    if (ep->attr.mode == RY_EP_LL)
+    if (ep->attr.mode == RY_EP_LL && !RY_MUT(RY_MUT_BACK_EARLY))
         rc = ry_ep_reuse_wait(ep, gen, RY_EP_COMBINE, RY_EP_COMBINE);
     if (rc == RY_OK)
         rc = ry_ep_buffer_wait(ep, gen, RY_EP_COUNTS, RY_EP_FORWARD);
+    if (rc == RY_OK) /* last: a wait may agree on a join before this very dispatch */
+        rc = ry_ep_join(ep);
     if (rc)
         return rc;
     g->gen = gen;

@@ -42,8 +42,10 @@ int ry_ep_agree(ry_ctx *ctx, const ry_ep_attr *attr)
 /* A replacement takes over where the others are. */
 static void adopt(struct ry_ep *ep, const struct state *s, const uint64_t *active)
 {
-    ep->sent = ep->received = ep->returned = ep->combined = s->gen;
-    ep->forward_done = ep->cross_done = s->gen;
+    uint64_t gen = RY_MUT(RY_MUT_JOIN_AT_ZERO) ? 0 : s->gen;
+
+    ep->sent = ep->received = ep->returned = ep->combined = gen;
+    ep->forward_done = ep->cross_done = gen;
     ep->round = s->round;
     memcpy(ep->active, active, ep->words * sizeof(*active));
     ry_ep_add(ep->active, ep->pe);

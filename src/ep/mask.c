@@ -182,6 +182,8 @@ static bool same(struct ry_ep *ep, uint32_t target)
 {
     bool all = true;
 
+    if (RY_MUT(RY_MUT_MASK_ALONE))
+        return true;
     ep->hint = RY_EP_NO_PE;
     for (uint32_t p = 0; p < ep->n; p++) {
         struct ry_ep_vote *v = vote_of(ep, ep->round, p);

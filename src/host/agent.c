@@ -68,6 +68,16 @@ static void leave(struct ry_mesh *m)
             ry_agent_tell_thrice(m, &m->peers[q], RY_MSG_LEFT);
 }
 
+/* When must the agent look at this path again? What only the peer can change, its answer to a
+ * question that is repeated, wakes the agent; what the NIC does is looked at. */
+static uint64_t slot_due(const struct ry_mesh *m, const struct ry_out_slot *o,
+                         const struct ry_in_slot *in, uint64_t now_ns)
+{
+    if (in->state == RY_IN_FENCING || o->state == RY_OUT_PROBING || o->state == RY_OUT_FLUSHING)
+        return now_ns + ry_agent_tick_ns(m) / 5;
+    return o->state == RY_OUT_ARMING || o->state == RY_OUT_FENCING ? o->next_ns : UINT64_MAX;
+}
+
 /* A lost peer: is every responder towards it RESET? Told to threads that wait for it. */
 static void note_closed(struct ry_peer *p)
 {
@@ -91,12 +101,9 @@ static uint64_t peer_step(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
         ry_agent_out(m, p, c, now_ns);
         ry_agent_arm(m, p, c, now_ns);
         for (uint32_t s = 0; s < RY_SLOTS; s++) {
-            const struct ry_out_slot *o = &p->out[c].slot[s];
-
             ry_agent_in(m, p, c * RY_SLOTS + s, now_ns);
-            if (p->in[c * RY_SLOTS + s].state == RY_IN_FENCING ||
-                (o->state != RY_OUT_EMPTY && o->state != RY_OUT_ARMED))
-                next = now_ns + ry_agent_tick_ns(m) / 5;
+            next =
+                ry_min64(next, slot_due(m, &p->out[c].slot[s], &p->in[c * RY_SLOTS + s], now_ns));
         }
     }
     note_closed(p);
@@ -147,7 +154,7 @@ void ry_agent_peer_lost(struct ry_mesh *m, uint32_t pe)
     ry_peer_become(p, RY_PEER_GONE);
     for (uint32_t c = 0; c < p->n_channels; c++)
         ry_agent_give_up(p->out[c].ch);
-    for (uint32_t i = 0; i < p->n_channels * RY_SLOTS; i++)
+    for (uint32_t i = 0; i < p->n_channels * RY_SLOTS && !RY_MUT(RY_MUT_MASK_UNFENCED); i++)
         ry_agent_close(m, &p->in[i]);
 }
 
@@ -156,5 +163,5 @@ bool ry_agent_peer_closed(const struct ry_mesh *m, uint32_t pe)
 {
     const struct ry_peer *p = &m->peers[pe];
 
-    return !p->n_channels || ry_ld_acq32(&p->closed);
+    return !p->n_channels || ry_ld_acq32(&p->closed) || RY_MUT(RY_MUT_MASK_UNFENCED);
 }

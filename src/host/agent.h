@@ -96,6 +96,8 @@ void ry_agent_pair_failed(struct ry_mesh *m, struct ry_peer *p, uint32_t rail, u
 void ry_agent_in(struct ry_mesh *m, struct ry_peer *p, uint32_t i, uint64_t now_ns);
 /* Fence a responder without being asked: its peer is lost. */
 void ry_agent_close(struct ry_mesh *m, struct ry_in_slot *in);
+/* After a cut the rail has new keys. */
+int ry_agent_renew_keys(struct ry_mesh *m, uint32_t rail);
 void ry_agent_arm_asked(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg);
 void ry_agent_failed_told(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg);
 /* agent_watch.c: silence, condemned and retired paths, returns */

@@ -49,8 +49,34 @@ static void fence_done(struct ry_mesh *m, struct ry_peer *p, uint32_t i)
     reply(m, p, i, RY_MSG_FENCED, in->epoch);
 }
 
-/* The ladder: a RESET that does not come is followed by cutting the rail off: its keys are invalid,
- * so that nothing that sits in that NIC can land any more. */
+/* Cut a rail off: its keys are invalid, so that nothing that sits in that NIC can land any more.
+ * Nobody may meet an invalid key in good faith, since the request that does is taken for the one at
+ * fault (rule 12): every responder of the rail is RESET first, so that peers see silence, and our
+ * own lives over it are condemned. */
+static int cut_rail(struct ry_mesh *m, uint32_t rail)
+{
+    int rc;
+
+    for (uint32_t q = 0; q < m->n_pes && !RY_MUT(RY_MUT_CUT_LOUD); q++) {
+        struct ry_peer *p = &m->peers[q];
+
+        for (uint32_t i = 0; p->in && i < p->n_channels * RY_SLOTS; i++)
+            if (p->in[i].rail == rail)
+                ry_agent_close(m, &p->in[i]);
+    }
+    ry_agent_condemn_own(m, rail);
+    rc = m->nic->ops->rail_cut(m->nic, rail);
+    if (rc)
+        return rc;
+    m->rails_cut |= 1ull << rail;
+    /* what other lives of this rail had acknowledged may be lost with it: as after a port that went
+     * down and came back, their initiators must not rest on it */
+    m->rail_downs[rail]++;
+    m->rails_news++;
+    return RY_OK;
+}
+
+/* The ladder: a RESET that does not come is followed by cutting the rail off. */
 static void fence_poll(struct ry_mesh *m, struct ry_peer *p, uint32_t i, uint64_t now_ns)
 {
     struct ry_in_slot *in = &p->in[i];
@@ -61,18 +87,12 @@ static void fence_poll(struct ry_mesh *m, struct ry_peer *p, uint32_t i, uint64_
     /* a fence that a message began is younger than this step's now */
     if (rc == 0 && now_ns > in->since_ns && now_ns - in->since_ns >= ry_agent_ladder_ns(m))
         rc = RY_ERR_RAIL;
-    if (rc < 0 && in->ladder == 0) {
+    if (rc < 0 && in->ladder == 0 && !RY_MUT(RY_MUT_NO_LADDER)) {
         RY_MARK("fence-ladder");
         in->ladder = 1;
         in->since_ns = now_ns;
-        if (m->nic->ops->rail_cut(m->nic, in->rail) == RY_OK) {
-            m->rails_cut |= 1ull << in->rail;
-            /* what other lives of this rail had acknowledged may be lost with it: as after a port
-             * that went down and came back, their initiators must not rest on it */
-            m->rail_downs[in->rail]++;
-            m->rails_news++;
+        if (cut_rail(m, in->rail) == RY_OK)
             rc = 1;
-        }
     }
     if (rc == 1)
         fence_done(m, p, i);
@@ -84,8 +104,8 @@ void ry_agent_in(struct ry_mesh *m, struct ry_peer *p, uint32_t i, uint64_t now_
         fence_poll(m, p, i, now_ns);
 }
 
-/* After a cut the rail has new keys; the peer learns them with ARMED. */
-static int renew_keys(struct ry_mesh *m, uint32_t rail)
+/* What was registered before the cut stays dead; peers learn the new keys with ARMED. */
+int ry_agent_renew_keys(struct ry_mesh *m, uint32_t rail)
 {
     struct ry_mr mr;
     int rc;
@@ -126,7 +146,7 @@ void ry_agent_arm_asked(struct ry_mesh *m, struct ry_peer *p, const struct ry_ms
     now_ns = ry_now(&m->env);
     if (now_ns < in->deaf_until_ns)
         return;
-    if (renew_keys(m, msg->peer_rail) != RY_OK ||
+    if (ry_agent_renew_keys(m, msg->peer_rail) != RY_OK ||
         ry_slot_respond(m, p->pe, in, msg->peer_rail, &msg->addr) != RY_OK) {
         /* the port is not ready, or leads elsewhere: asked again, and a try costs real time */
         in->deaf_until_ns = now_ns + ry_agent_deaf_ns(m);

@@ -63,7 +63,7 @@ void ry_agent_armed(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *m
 
     if (s->state != RY_OUT_ARMING || msg->epoch != s->epoch)
         return;
-    ry_st_rel32(&p->rkeys[s->peer_rail][0], (uint32_t)msg->a);
+    ry_st_rel32(&s->rkeys[0], (uint32_t)msg->a);
     if (m->nic->ops->qp_connect(s->qp, &msg->addr)) {
         give_up_arming(m, p, s, now_ns, false);
         return;
@@ -81,7 +81,7 @@ static void probe_post(struct ry_mesh *m, struct ry_peer *p, uint32_t c, struct 
                            .dbr = s->dbr,
                            .uar = s->uar,
                            .lkeys = m->lkeys[s->rail],
-                           .rkeys = p->rkeys[s->peer_rail],
+                           .rkeys = s->rkeys,
                            .nic_qp = s->qp};
     struct ry_req q = ry_proof_req(p->out[c].ch);
     struct ry_grant g = {&ring, 0, 0, s->probe_idx, 1, 0};
@@ -188,7 +188,7 @@ static void fencing(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint32_t i
         s->unfenced = true;
         ry_agent_give_up(p->out[c].ch);
     } else if (now_ns >= s->next_ns) {
-        s->next_ns = now_ns + ry_agent_repeat_ns(m);
+        s->next_ns = RY_MUT(RY_MUT_TOLD_ONCE) ? UINT64_MAX : now_ns + ry_agent_repeat_ns(m);
         send_about(m, p, c, i, RY_MSG_FAILED);
     }
 }

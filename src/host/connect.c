@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "host/agent.h"
 #include "host/error.h"
-#include "host/slot.h"
 
 enum { START_SLOTS = 2, LINE = 64 };
 
@@ -172,10 +172,17 @@ static int create_pair(struct ry_mesh *m, struct ry_peer *p, struct pair_addr *t
     return RY_OK;
 }
 
-/* A path that cannot be had is left to the agent, as one that fails later is. */
-static bool path_only(int rc) { return rc == RY_ERR_PATH || rc == RY_ERR_RAIL; }
+/* A path that cannot be had is left to the agent, as one that fails later is; so is one whose NIC
+ * died meanwhile. */
+static bool path_only(int rc)
+{
+    return rc == RY_ERR_PATH || rc == RY_ERR_RAIL || rc == RY_ERR_DEVICE;
+}
 
-static int connect_pair(struct ry_mesh *m, struct ry_peer *p, const struct pair_addr *from)
+/* A start fails when a pair of PEs has no path at all; a rejoin leaves that to the agents, who may
+ * find one before an operation's time is over. */
+static int connect_pair(struct ry_mesh *m, struct ry_peer *p, const struct pair_addr *from,
+                        bool rejoin)
 {
     const struct ry_nic_ops *ops = m->nic->ops;
     uint32_t usable = 0;
@@ -193,10 +200,12 @@ static int connect_pair(struct ry_mesh *m, struct ry_peer *p, const struct pair_
                 in->peer = a->initiator;
                 in->epoch = m->cfg.epoch_first;
                 in->state = RY_IN_READY;
+                if (m->rails_cut >> in->rail & 1) /* since its keys were told */
+                    ry_agent_close(m, in);
             }
             if ((rc == RY_OK || path_only(rc)) && o->qp) {
                 rc = ops->qp_connect(o->qp, &a->responder);
-                if (path_only(rc))
+                if (path_only(rc) || m->rails_cut >> o->rail & 1)
                     ry_slot_destroy(m, o);
             }
             if (rc && !path_only(rc))
@@ -205,7 +214,7 @@ static int connect_pair(struct ry_mesh *m, struct ry_peer *p, const struct pair_
             usable += o->qp != NULL;
         }
     }
-    return usable || p->n_channels == 0 ? RY_OK : last;
+    return usable || p->n_channels == 0 || rejoin ? RY_OK : last;
 }
 
 /* All peers are connected: offer the paths and open the home rings. A rail that is down at the
@@ -275,7 +284,8 @@ static int exchange(struct ry_mesh *m, uint32_t only, uint64_t deadline_ns)
                          offs[q + 1] - offs[q], blob_offset(m, q, m->n_pes));
         else
             rc = connect_pair(m, &m->peers[q],
-                              (const struct pair_addr *)(all + offs[q] + blob_offset(m, q, m->pe)));
+                              (const struct pair_addr *)(all + offs[q] + blob_offset(m, q, m->pe)),
+                              only != UINT32_MAX || m->hello.incarnation);
     }
     free(all);
     free(blob);
@@ -330,6 +340,8 @@ int ry_mesh_reconnect(struct ry_mesh *m, uint32_t pe, pthread_rwlock_t *lock, ui
             pe, p->hello.rails, n, p->channels_made);
     pthread_rwlock_wrlock(lock);
     rc = attach(m, pe);
+    /* producer slots as at the start: the proxy, which remembers none, would ring old ones */
+    memset(p->memory, 0, n * slot_bytes(m) * RY_SLOTS);
     if (rc == RY_OK)
         rc = peer_alloc(m, p, p->memory);
     if (rc == RY_OK)

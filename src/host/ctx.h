@@ -74,6 +74,8 @@ int ry_ctx_select_emu(const struct ry_config *c, uint32_t ports, uint32_t *place
 int ry_ctx_map_peers(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint32_t only,
                      uint64_t deadline_ns);
 void ry_ctx_unmap_peer(struct ry_ctx *ctx, struct ry_peer *p);
+/* PEs that were lost or have joined, as the bootstrap tells; the agent's, with peers_lock held. */
+void ry_ctx_boot_events(struct ry_ctx *ctx);
 int ry_ctx_threads_start(struct ry_ctx *ctx);
 void ry_ctx_threads_stop(struct ry_ctx *ctx);
 void ry_ctx_event(void *arg, const struct ry_mesh *m, int type, uint32_t peer, uint32_t channel,

@@ -58,7 +58,7 @@ static void agent_sleep(struct ry_ctx *ctx, uint64_t until_ns)
         drain(ctx->wake_fd);
 }
 
-static void boot_events(struct ry_ctx *ctx)
+void ry_ctx_boot_events(struct ry_ctx *ctx)
 {
     struct ry_boot_event ev;
 
@@ -90,7 +90,7 @@ static void *agent_main(void *arg)
         uint64_t now = ry_clock_ns(), next, activity;
 
         pthread_rwlock_rdlock(&ctx->peers_lock);
-        boot_events(ctx);
+        ry_ctx_boot_events(ctx);
         next = ry_agent_step(m, now);
         ry_amo_work(ctx);
         pthread_rwlock_unlock(&ctx->peers_lock);

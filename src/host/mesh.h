@@ -91,6 +91,7 @@ struct ry_out_slot {
     struct ry_cqe *cqe;
     uint32_t *dbr;
     uint64_t *uar, *pslot, *pecho;
+    uint32_t rkeys[RY_MRS_MAX]; /* of this life: a cut gives the rail new ones */
     uint64_t proxy_last;
     uint64_t since_ns;  /* in this state */
     uint64_t next_ns;   /* when to act again (send, probe) */

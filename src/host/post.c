@@ -4,6 +4,13 @@
 #include "host/error.h"
 #include "host/mesh.h"
 
+static int lost(const struct ry_peer *p)
+{
+    return ry_fail(RY_ERR_PEER_LOST, "pe %u is lost: %s", p->pe,
+                   __atomic_load_n(&p->given_up, __ATOMIC_ACQUIRE) ? "it was given up"
+                                                                   : "its process ended");
+}
+
 /* A rail of the peer that it does not give back; NULL: there is none. */
 static const char *unfenced_rail(const struct ry_peer *p, const struct ry_out_channel *oc)
 {
@@ -19,14 +26,15 @@ int ry_mesh_peer_status(struct ry_mesh *m, uint32_t pe)
     uint32_t overdue = 0;
 
     if (ry_peer_state(p) == RY_PEER_GONE)
-        return ry_fail(RY_ERR_PEER_LOST, "pe %u is lost: %s", pe,
-                       __atomic_load_n(&p->given_up, __ATOMIC_ACQUIRE) ? "it was given up"
-                                                                       : "its process ended");
+        return lost(p);
     for (uint32_t c = 0; c < p->n_channels; c++) {
         const struct ry_out_channel *oc = &p->out[c];
         uint64_t st = ry_observe_state(oc->ch);
         const struct ry_out_slot *s = &oc->slot[ry_state_active(st)];
 
+        /* the agent says that a PE is lost before it gives its channels up */
+        if (ry_state_of(st) == RY_CH_DEAD && ry_peer_state(p) == RY_PEER_GONE)
+            return lost(p);
         if (ry_state_of(st) == RY_CH_DEAD && unfenced_rail(p, oc))
             return ry_fail(RY_ERR_UNREACHABLE,
                            "pe %u is given up: its rail %s failed, and its nic neither resets nor "

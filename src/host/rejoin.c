@@ -34,8 +34,10 @@ static int await_fenced(struct ry_ctx *ctx, uint32_t pe, uint64_t deadline_ns)
 static void forget(struct ry_ctx *ctx, uint32_t pe)
 {
     pthread_mutex_lock(&ctx->amo.lock);
-    memset(&ctx->amo.inbox[pe], 0, sizeof(ctx->amo.inbox[pe]));
-    memset(&ctx->amo.peer[pe], 0, sizeof(ctx->amo.peer[pe]));
+    if (!RY_MUT(RY_MUT_RECORDS_KEPT)) {
+        memset(&ctx->amo.inbox[pe], 0, sizeof(ctx->amo.inbox[pe]));
+        memset(&ctx->amo.peer[pe], 0, sizeof(ctx->amo.peer[pe]));
+    }
     pthread_mutex_unlock(&ctx->amo.lock);
 }
 
@@ -57,6 +59,8 @@ static int let_in(struct ry_ctx *ctx, uint32_t pe, uint64_t deadline_ns)
     ry_mesh_forget(m, pe);
     ry_ctx_unmap_peer(ctx, &m->peers[pe]);
     forget(ctx, pe);
+    for (uint32_t i = 0; i < m->hello.rails; i++) /* its keys must be good */
+        ry_agent_renew_keys(m, i);
     pthread_rwlock_unlock(&ctx->peers_lock);
     rc = ry_mesh_rehello(m, pe, deadline_ns);
     if (rc == RY_OK)

@@ -27,6 +27,7 @@ int ry_slot_create(struct ry_mesh *m, uint32_t pe, struct ry_out_slot *s, uint32
         memcpy(s->addr.gid, m->hello.rail[rail].gid, sizeof(s->addr.gid));
     s->rail = rail;
     s->peer_rail = peer_rail;
+    memcpy(s->rkeys, m->peers[pe].rkeys[peer_rail], sizeof(s->rkeys)); /* ARMED may bring others */
     s->probe_idx = 0;
     s->probes_good = 0;
     s->condemned = false;
@@ -70,7 +71,7 @@ void ry_slot_offer(struct ry_mesh *m, uint32_t pe, struct ry_out_channel *oc, st
     h->pslot = s->pslot;
     h->pecho = s->pecho;
     h->lkeys = m->lkeys[s->rail];
-    h->rkeys = p->rkeys[s->peer_rail];
+    h->rkeys = s->rkeys;
     h->nic_qp = s->qp;
     h->qpn = s->addr.qpn;
     h->next_idx = s->probe_idx;

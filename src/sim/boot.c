@@ -90,28 +90,35 @@ static int sim_same(struct ry_boot *b, uint32_t pe)
 static void put_ctl(uint32_t from, uint32_t to, const void *msg, size_t len)
 {
     struct ry_sim_world *w = ry_sim;
+    struct ry_sim_pe *pe = &w->pe[to];
+    struct ry_sim_ctl *c = &pe->ctl[pe->n_ctl];
 
-    for (uint32_t i = 0; i < RY_SIM_CTL; i++) {
-        struct ry_sim_ctl *c = &w->ctl[i];
-
-        if (c->len)
-            continue;
-        c->due_ns = w->now_ns + 200 + ry_sim_below(&w->rng, CTL_LATE_NS);
-        if (ry_sim_chance(&w->rng, w->plan.ctl_loss_p))
-            c->due_ns += ry_sim_below(&w->rng, 100 * CTL_LATE_NS); /* old news */
-        c->from = from;
-        c->to = to;
-        c->len = (uint32_t)len;
-        memcpy(c->msg, msg, len);
+    if (pe->n_ctl == RY_SIM_CTL)
         return;
-    }
+    pe->n_ctl++;
+    c->due_ns = w->now_ns + 200 + ry_sim_below(&w->rng, CTL_LATE_NS);
+    if (ry_sim_chance(&w->rng, w->plan.ctl_loss_p))
+        c->due_ns += ry_sim_below(&w->rng, 100 * CTL_LATE_NS); /* old news */
+    c->from = from;
+    c->len = (uint32_t)len;
+    memcpy(c->msg, msg, len);
+    ry_sim_wake(to, RY_SIM_AGENT, c->due_ns);
+}
+
+uint64_t ry_sim_ctl_due(uint32_t pe)
+{
+    uint64_t next = RY_SIM_NEVER;
+
+    for (uint32_t i = 0; i < ry_sim->pe[pe].n_ctl; i++)
+        next = ry_min64(next, ry_sim->pe[pe].ctl[i].due_ns);
+    return next;
 }
 
 static int sim_ctl_send(struct ry_boot *b, uint32_t pe, const void *msg, size_t len)
 {
     struct ry_sim_world *w = ry_sim;
 
-    if (len > sizeof(w->ctl[0].msg))
+    if (len > sizeof(w->pe[pe].ctl[0].msg))
         return RY_ERR_INVALID;
     if (ry_sim_chance(&w->rng, w->plan.ctl_loss_p))
         return RY_OK;
@@ -124,16 +131,17 @@ static int sim_ctl_send(struct ry_boot *b, uint32_t pe, const void *msg, size_t 
 static int sim_ctl_recv(struct ry_boot *b, uint32_t *from, void *msg, size_t *len)
 {
     struct ry_sim_world *w = ry_sim;
+    struct ry_sim_pe *pe = &w->pe[b->pe];
 
-    for (uint32_t i = 0; i < RY_SIM_CTL; i++) {
-        struct ry_sim_ctl *c = &w->ctl[i];
+    for (uint32_t i = 0; i < pe->n_ctl; i++) {
+        struct ry_sim_ctl *c = &pe->ctl[i];
 
-        if (!c->len || c->to != b->pe || c->due_ns > w->now_ns)
+        if (c->due_ns > w->now_ns)
             continue;
         *from = c->from;
         *len = c->len;
         memcpy(msg, c->msg, c->len);
-        c->len = 0;
+        *c = pe->ctl[--pe->n_ctl];
         w->events++;
         return 1;
     }
@@ -142,8 +150,12 @@ static int sim_ctl_recv(struct ry_boot *b, uint32_t *from, void *msg, size_t *le
 
 static int sim_poll_event(struct ry_boot *b, struct ry_boot_event *ev)
 {
-    (void)b, (void)ev;
-    return 0;
+    struct ry_sim_pe *pe = &ry_sim->pe[b->pe];
+
+    if (pe->seen_events == pe->n_events || pe->event_ns[pe->seen_events] > ry_sim->now_ns)
+        return 0;
+    *ev = pe->event[pe->seen_events++];
+    return 1;
 }
 
 static int sim_wait_fd(struct ry_boot *b)

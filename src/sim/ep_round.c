@@ -20,7 +20,7 @@ struct round {
     const int32_t *ids_of[RY_SIM_PES];
     const float *weights_of[RY_SIM_PES];
     uint16_t x[TOKENS][HIDDEN], out[TOKENS][HIDDEN], y[ROWS][HIDDEN];
-    ry_ref *ref;
+    ry_ref_job job;
 };
 
 static enum ry_ep_mode mode(void) { return ry_sim->plan.seed & 16 ? RY_EP_HT : RY_EP_LL; }
@@ -68,20 +68,20 @@ static void row(void *arg, uint32_t pe, uint32_t token, void *x)
     ry_ref_token(((const struct round *)arg)->seed, pe, token, HIDDEN, x);
 }
 
-static bool make(struct round *r, uint64_t seed)
+static void make(struct round *r, uint64_t seed)
 {
     uint64_t rng = seed;
-    ry_ref_job job = {.attr = attr_of(),
-                      .n_pes = ry_sim->plan.pes,
-                      .n_nodes = ry_sim->plan.pes,
-                      .tokens = r->tokens,
-                      .topk_idx = r->ids_of,
-                      .topk_weight = r->weights_of,
-                      .row = row,
-                      .arg = r};
 
     r->seed = seed;
-    for (uint32_t p = 0; p < job.n_pes; p++) {
+    r->job = (ry_ref_job){.attr = attr_of(),
+                          .n_pes = ry_sim->plan.pes,
+                          .n_nodes = ry_sim->plan.pes,
+                          .tokens = r->tokens,
+                          .topk_idx = r->ids_of,
+                          .topk_weight = r->weights_of,
+                          .row = row,
+                          .arg = r};
+    for (uint32_t p = 0; p < ry_sim->plan.pes; p++) {
         r->tokens[p] = (uint32_t)ry_sim_below(&rng, TOKENS + 1);
         r->ids_of[p] = r->ids[p];
         r->weights_of[p] = r->weights[p];
@@ -94,7 +94,17 @@ static bool make(struct round *r, uint64_t seed)
             r->weights[p][i] = (float)ry_sim_below(&rng, 65536) / 65536.0f;
         }
     }
-    return ry_ref_create(&job, &r->ref) == RY_OK;
+}
+
+/* What must come, if these PEs take part. The set stays the caller's. */
+static ry_ref *reference(struct round *r, const uint64_t *active)
+{
+    ry_ref *ref = NULL;
+
+    r->job.active = active;
+    if (ry_ref_create(&r->job, &ref) && !ry_sim->failed)
+        ry_sim_violate("ep: no reference: %s", ry_last_error());
+    return ref;
 }
 
 /* The local experts' outputs, in the places of what came. */
@@ -135,10 +145,56 @@ static void judge(uint32_t pe, const ry_ref_tally *t, const char *what)
                        (unsigned long long)t->corrupted);
 }
 
+static bool came(struct ry_sim_pe *pe, const ry_ep *ep, struct round *r, const ry_ep_output *got)
+{
+    ry_ref_tally tally = {0};
+    uint64_t active = 0;
+    ry_ref *ref;
+    bool ok;
+
+    ry_ep_active(ep, &active);
+    ref = reference(r, &active);
+    ok = ref && ended(pe, ry_ref_check_dispatch(ref, pe->boot.pe, got, &tally), "the reference");
+    ry_ref_destroy(ref);
+    judge(pe->boot.pe, &tally, "dispatch");
+    return ok;
+}
+
+/* The sums are those of all who take part; where the library says that weight is missing, because a
+ * PE was lost under way, they may be those without it. */
+static bool summed(struct ry_sim_pe *pe, const ry_ep *ep, struct round *r)
+{
+    uint32_t me = pe->boot.pe, tokens = r->tokens[me];
+    float missing[TOKENS] = {0};
+    uint16_t want[2][HIDDEN];
+    uint64_t active = 0, others;
+    ry_ref *with, *without;
+
+    ry_ep_active(ep, &active);
+    others = active & ~(1ull << ry_sim->plan.crash_pe);
+    ry_ep_lost(ep, missing, tokens);
+    with = reference(r, &active);
+    without = reference(r, &others);
+    for (uint32_t t = 0; with && without && t < tokens; t++) {
+        ry_ref_combined_row(with, me, t, want[0]);
+        ry_ref_combined_row(without, me, t, want[1]);
+        if (memcmp(r->out[t], want[0], ROW_BYTES) &&
+            (missing[t] == 0 || memcmp(r->out[t], want[1], ROW_BYTES)))
+            ry_sim_violate("ep: pe %u: combine: token %u (experts %d, %d of %llx) has a wrong sum, "
+                           "weight missing: %g",
+                           me, t, r->ids[me][TOPK * t], r->ids[me][TOPK * t + 1],
+                           (unsigned long long)active, (double)missing[t]);
+        if (missing[t] != 0 && !ry_sim->crash.down)
+            ry_sim_violate("ep: pe %u: combine: weight is missing, and nobody was lost", me);
+    }
+    ry_ref_destroy(with);
+    ry_ref_destroy(without);
+    return !ry_sim->failed;
+}
+
 static bool exchange(struct ry_sim_pe *pe, ry_ep *ep, struct round *r)
 {
     uint32_t me = pe->boot.pe;
-    ry_ref_tally tally = {0};
     ry_ep_output got;
     ry_ep_input in = {.x = r->x,
                       .x_stride = ROW_BYTES,
@@ -151,30 +207,25 @@ static bool exchange(struct ry_sim_pe *pe, ry_ep *ep, struct round *r)
 
     for (uint32_t t = 0; t < r->tokens[me]; t++)
         row(r, me, t, r->x[t]);
-    if (!ended(pe, ry_ep_dispatch(ep, &in, &got, RY_EP_BOTH), "dispatch") ||
-        !ended(pe, ry_ref_check_dispatch(r->ref, me, &got, &tally), "the reference"))
+    if (!ended(pe, ry_ep_dispatch(ep, &in, &got, RY_EP_BOTH), "dispatch") || !came(pe, ep, r, &got))
         return false;
-    judge(me, &tally, "dispatch");
     compute(r, ep, me, &got);
-    if (!ended(pe, ry_ep_combine(ep, r->y, ROW_BYTES, r->out, ROW_BYTES, RY_EP_BOTH), "combine"))
-        return false;
-    memset(&tally, 0, sizeof(tally));
-    ry_ref_check_combine(r->ref, me, r->out, ROW_BYTES, &tally);
-    judge(me, &tally, "combine");
-    return !ry_sim->failed;
+    return ended(pe, ry_ep_combine(ep, r->y, ROW_BYTES, r->out, ROW_BYTES, RY_EP_BOTH),
+                 "combine") &&
+           summed(pe, ep, r);
 }
 
 bool ry_sim_ep_round(struct ry_sim_pe *pe)
 {
     struct ry_sim_model *m = pe->model;
     struct round *r = calloc(1, sizeof(*r));
-    bool ok = r && make(r, ry_sim->plan.seed * 1000 + ++m->ep_rounds);
+    bool ok = r != NULL;
 
     if (!ok)
         ry_sim_violate("no memory for a round");
+    if (ok)
+        make(r, ry_sim->plan.seed * 1000 + ry_ep_iterations(m->ep) + 1);
     ok = ok && exchange(pe, m->ep, r);
-    if (r)
-        ry_ref_destroy(r->ref);
     free(r);
     ry_sim->ep_rounds++;
     return ok;

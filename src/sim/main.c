@@ -2,6 +2,7 @@
 /* railyard sim: runs seeds, prints what they did, and for a failing one its seed, its trace and the
  * command that repeats it. Standard output follows from the arguments alone. */
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,7 +10,7 @@
 
 #include "sim/campaign.h"
 
-enum { BAD_INPUT = 2, SHORT_TRACE = 60, TICK_RUNS = 256 };
+enum { BAD_INPUT = 2, SHORT_TRACE = 60, TICK_RUNS = 256, KEEP_BYTES = 64 << 20 };
 
 struct options {
     uint64_t seed, runs;
@@ -135,6 +136,8 @@ static void show_failure(struct ry_sim_world *w, const struct options *o)
     struct ry_sim_plan plan = w->plan;
     uint32_t n;
 
+    w->tracing = true;
+    ry_sim_once(w, &plan);
     printf("seed %" PRIu64 ": %s\n", plan.seed, w->violation);
     show_trace(w, o->trace ? RY_SIM_TRACE : SHORT_TRACE);
     if (!o->plan)
@@ -165,7 +168,7 @@ static int campaign(const struct options *o)
     struct ry_sim_plan plan;
     struct timespec a, b;
 
-    world.verbose = o->trace;
+    world.tracing = world.verbose = o->trace;
     clock_gettime(CLOCK_MONOTONIC, &a);
     for (uint64_t k = 0; k < o->runs && !t.violations; k++) {
         progress(k, o->runs);
@@ -204,6 +207,8 @@ int main(int argc, char **argv)
     rc = parse(argc, argv, &o);
     if (rc)
         return rc;
+    mallopt(M_MMAP_THRESHOLD, KEEP_BYTES); /* a run's memory is the next one's */
+    mallopt(M_TRIM_THRESHOLD, KEEP_BYTES);
     if (o.mutants)
         return ry_sim_mutants(o.runs_set ? o.runs : 10000, o.quick, ry_mutant);
     if (o.plan && !o.runs_set)

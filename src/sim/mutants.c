@@ -136,24 +136,14 @@ static bool judge(int id, uint64_t first, uint64_t runs, struct verdict *v)
 static const char *by_schedule(int id)
 {
     switch (id) {
-    case RY_MUT_BASE_AFTER_CQE: /* 65,472 completions between two loads: no run is that long */
-        return "schedule 27";
-    case RY_MUT_LATE_PROOF: /* a waiter that sleeps across two moves and a fence */
-        return "schedule 29";
-    case RY_MUT_RING_UNCHECKED: /* an initiator that sleeps across a move, one block behind */
-        return "schedule 6";
     case RY_MUT_ROUTE_HALF: /* harmless, and slow */
         return "DeepEP 650";
-    case RY_MUT_ANY_INCARNATION: /* no PE comes back */
-        return "schedule 36";
     case RY_MUT_OLD_GID: /* a path that never comes back is no error */
         return "schedule 44";
     case RY_MUT_NO_HOLD_BACK: /* nor is one that comes back too often */
         return "Mooncake 3596";
     case RY_MUT_NO_PATIENCE: /* links have no rate */
         return "schedule 40";
-    case RY_MUT_MASK_REOPENED: /* no PE is masked */
-        return "schedule 42";
     case RY_MUT_FORWARD_FORGOTTEN:
         return "schedule 43";
     case RY_MUT_FENCE_BOTH_WAYS: /* one more failure among many */

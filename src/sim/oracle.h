@@ -23,7 +23,7 @@ struct ry_sim_area {
     struct ry_sim_cell in[2][RY_SIM_PES][RY_SIM_SLOTS], out[2][RY_SIM_PES][RY_SIM_SLOTS];
     struct ry_sim_cell plain_in[RY_SIM_PES][RY_SIM_SLOTS], plain_out[RY_SIM_PES][RY_SIM_SLOTS];
     struct ry_sim_cell fixed, got;
-    uint64_t counter[RY_SIM_COUNTERS];
+    uint64_t counter[RY_SIM_COUNTERS + 1]; /* the last one: nobody checks it */
 };
 
 struct ry_sim_stream {
@@ -44,7 +44,6 @@ struct ry_sim_model {
     uint64_t plain_seen[RY_SIM_PES][RY_SIM_SLOTS];  /* greatest stamp seen here */
     bool got_away; /* the last get is over: nothing writes there any more */
     void *ep;      /* struct ry_ep, when the plan has rounds of it */
-    uint64_t ep_rounds;
 };
 
 /* Value of a signal; an oracle looks without a point at which others run. */
@@ -74,7 +73,9 @@ void ry_oracle_got_away(uint32_t pe);
 void ry_oracle_states(void);
 void ry_oracle_agree(void);
 void ry_oracle_needless(uint64_t failed);
-bool ry_oracle_may_fail(uint32_t pe, int rc);
+/* workload.c: the start of an application, and one operation. */
+bool ry_sim_prepare(struct ry_sim_pe *pe);
+bool ry_sim_one_op(struct ry_sim_pe *pe, uint64_t *rng);
 /* ep_round.c: one dispatch and combine, checked bit for bit. */
 bool ry_sim_ep_make(struct ry_sim_pe *pe);
 bool ry_sim_ep_round(struct ry_sim_pe *pe);

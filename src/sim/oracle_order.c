@@ -70,10 +70,10 @@ static void look_at_plain(uint32_t pe, uint32_t from)
 void ry_oracle_watch(void)
 {
     for (uint32_t p = 0; p < ry_sim->plan.pes; p++) {
-        struct ry_sim_model *m = ry_sim_model_of(p);
+        struct ry_sim_model *m = ry_sim_gone(p) ? NULL : ry_sim_model_of(p);
 
         for (uint32_t q = 0; m && m->ready && q < ry_sim->plan.pes; q++) {
-            for (uint32_t s = 0; s < 2 && q != p; s++) {
+            for (uint32_t s = 0; s < 2 && q != p && !ry_sim_gone(q); s++) {
                 uint64_t v = ry_sim_signal(&m->area->sig[s][q]);
 
                 if (v != m->seen[s][q] && ry_sim_model_of(q)->ready)
@@ -86,7 +86,8 @@ void ry_oracle_watch(void)
 void ry_oracle_look(uint32_t pe)
 {
     for (uint32_t q = 0; q < ry_sim->plan.pes && !ry_sim->failed; q++) {
-        if (q == pe || !ry_sim_model_of(q)->ready || !ry_sim_model_of(pe)->ready)
+        if (q == pe || ry_sim_gone(q) || ry_sim_gone(pe) || !ry_sim_model_of(q)->ready ||
+            !ry_sim_model_of(pe)->ready)
             continue;
         look_at(pe, q, 0);
         look_at(pe, q, 1);

@@ -8,10 +8,11 @@ void ry_oracle_quiet(uint32_t pe)
     struct ry_sim_model *m = ry_sim_model_of(pe);
 
     for (uint32_t q = 0; q < ry_sim->plan.pes; q++) {
-        const struct ry_sim_area *there = ry_sim_model_of(q)->area;
+        const struct ry_sim_area *there;
 
-        if (q == pe)
+        if (q == pe || ry_sim_gone(q) || ry_sim_gone(pe))
             continue;
+        there = ry_sim_model_of(q)->area;
         for (uint32_t i = 0; i < RY_SIM_SLOTS; i++)
             if (there->plain_in[pe][i].word[0] != m->plain_stamp[q][i])
                 ry_sim_violate("quiet: pe %u's put %llx is not at pe %u: slot %u holds %llx", pe,
@@ -30,7 +31,7 @@ void ry_oracle_final(void)
 
         ry_oracle_look(p);
         for (uint32_t q = 0; q < ry_sim->plan.pes; q++) {
-            if (q == p || ry_sim->pe[p].rc || ry_sim->pe[q].rc)
+            if (q == p || ry_sim_gone(p) || ry_sim_gone(q))
                 continue;
             for (uint32_t s = 0; s < 2; s++)
                 if (ry_sim_signal(&ry_sim_model_of(q)->area->sig[s][p]) != m->stream[s][q].sent)
@@ -39,7 +40,6 @@ void ry_oracle_final(void)
                         (unsigned long long)ry_sim_signal(&ry_sim_model_of(q)->area->sig[s][p]),
                         (unsigned long long)m->stream[s][q].sent);
         }
-        if (!ry_sim->pe[p].rc)
-            ry_oracle_quiet(p);
+        ry_oracle_quiet(p);
     }
 }

@@ -20,7 +20,7 @@ static void make_fault(struct ry_sim_plan *p, struct ry_sim_fault *f, uint64_t *
     static const uint8_t syndromes[] = {0x15, 0x15, 0x05, 0x02, 0x22, 0x10};
 
     memset(f, 0, sizeof(*f));
-    f->at_ns = 1200000 + below(r, BUSY_NS);
+    f->at_ns = below(r, BUSY_NS);
     f->pe = (uint32_t)below(r, p->pes);
     f->f.kind = kinds[below(r, sizeof(kinds) / sizeof(kinds[0]))];
     f->f.rail = (uint32_t)below(r, p->rails);
@@ -69,6 +69,14 @@ void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm)
     if (p->ep && p->depth < 64) /* a channel holds all live generations (rule 15) */
         p->depth = 64;
     p->second = below(&r, 2);
+    if (below(&r, 10) == 0) { /* who lives on masks it, in dispatch and combine */
+        p->crash = 1 + (uint32_t)below(&r, BUSY_NS / 2);
+        p->crash_pe = (uint32_t)below(&r, p->pes);
+        p->back = below(&r, 3) ? 1 + (uint32_t)below(&r, BUSY_NS) : 0;
+        p->ep = true;
+        p->second = false;
+        p->depth = 64;
+    }
     p->point_p = (uint32_t)(below(&r, 3) == 0 ? 8000 : below(&r, 1500));
     p->stall_p = (uint32_t)below(&r, 3000);
     p->stall_ns = (below(&r, 4) == 0 ? 400 : 40) * US;
@@ -76,13 +84,19 @@ void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm)
         p->point_p %= 1500;
         p->stall_p %= 300;
     }
-    p->hot = below(&r, 4) == 0;
+    p->hot = below(&r, 4) == 0 && !p->crash;
     p->slots = below(&r, 2) ? 2 : 8;
-    p->amo_only = below(&r, 12) == 0;
-    p->bad_op = below(&r, 10) == 0 ? 1 + (uint32_t)below(&r, 40) : 0;
+    p->amo_only = below(&r, 12) == 0 && !p->crash;
+    p->bad_op = below(&r, 10) == 0 && !p->crash ? 1 + (uint32_t)below(&r, 40) : 0;
     p->ctl_loss_p = below(&r, 2) ? (uint32_t)below(&r, 12000) : 0;
     p->seq_first = below(&r, 4) == 0 ? RY_SEQ_MASK - below(&r, 200) : below(&r, 3) * 65500;
     p->epoch_first = below(&r, 4) == 0 ? UINT64_MAX - 100000 : 1;
+    p->bits = 16;
+    if (below(&r, 4) == 0)
+        for (p->bits = 1; 1u << p->bits < 2 * p->depth;)
+            p->bits++;
+    if (below(&r, 3) == 0)
+        p->slow_p = (uint32_t)below(&r, 2000);
     make_chaos(p, &r);
     p->n_faults = (uint32_t)below(&r, swarm ? RY_SIM_FAULTS : 6);
     for (uint32_t i = 0; i < p->n_faults; i++) {

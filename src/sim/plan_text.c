@@ -25,7 +25,7 @@ struct value {
     uint64_t v;
 };
 
-enum { VALUES = 22 };
+enum { VALUES = 27 };
 
 static void values_of(const struct ry_sim_plan *p, struct value *v)
 {
@@ -52,6 +52,11 @@ static void values_of(const struct ry_sim_plan *p, struct value *v)
         {"stallns", p->stall_ns},
         {"hot", p->hot},
         {"slots", p->slots},
+        {"slow", p->slow_p},
+        {"bits", p->bits},
+        {"crash", p->crash},
+        {"crashpe", p->crash_pe},
+        {"back", p->back},
     };
 
     memcpy(v, all, sizeof(all));
@@ -81,6 +86,11 @@ static void values_to(struct ry_sim_plan *p, const struct value *v)
     p->stall_ns = (uint32_t)v[19].v;
     p->hot = v[20].v != 0;
     p->slots = (uint32_t)v[21].v;
+    p->slow_p = (uint32_t)v[22].v;
+    p->bits = (uint32_t)v[23].v;
+    p->crash = (uint32_t)v[24].v;
+    p->crash_pe = (uint32_t)v[25].v;
+    p->back = (uint32_t)v[26].v;
 }
 
 void ry_sim_plan_print(const struct ry_sim_plan *p, char *to, size_t bytes)
@@ -169,7 +179,8 @@ static bool sane(const struct ry_sim_plan *p)
     return p->pes >= 2 && p->pes <= RY_SIM_PES && p->rails >= 1 && p->rails <= 2 &&
            (unsigned)p->handler <= 2 && p->depth >= 16 && p->depth <= 1024 &&
            !(p->depth & (p->depth - 1)) && p->ops <= 100000 &&
-           (p->slots == 2 || p->slots == 4 || p->slots == 8);
+           (!p->crash || (p->pes > 2 && p->crash_pe < p->pes && p->ep)) && p->bits <= 16 &&
+           1u << p->bits >= 2 * p->depth && (p->slots == 2 || p->slots == 4 || p->slots == 8);
 }
 
 bool ry_sim_plan_parse(struct ry_sim_plan *p, const char *text)
@@ -179,6 +190,7 @@ bool ry_sim_plan_parse(struct ry_sim_plan *p, const char *text)
     bool ok = copy != NULL;
 
     memset(p, 0, sizeof(*p));
+    p->bits = 16;
     values_of(p, v);
     part = ok ? strtok_r(copy, ";", &save) : NULL;
     ok = part != NULL;

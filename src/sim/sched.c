@@ -10,11 +10,16 @@ enum {
     STEP_NS = 40,   /* a task that yields at a shared access goes on about this much later */
     RELAX_NS = 150, /* first sleep of a wait */
     RELAX_DOUBLINGS = 7,
+    PROXY_NS = 800, /* a proxy sees a new producer slot this much later */
+    SLOW_NS = 1000000,
+    OPENED_NS = 3000,    /* who sleeps until a ring was opened goes on this much later */
     STEPS_MAX = 2000000, /* a run has some 12,000: more is a loop that goes nowhere */
 };
 
 struct ry_sim_world *ry_sim;
 int ry_mutant;
+uint64_t ry_sim_skip;
+uint16_t ry_sim_counter_mask = 0xffff;
 
 uint64_t ry_sim_random(uint64_t *state)
 {
@@ -25,26 +30,85 @@ uint64_t ry_sim_random(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* Deadline of the running task is in the future: somebody else first. */
+/* The running task goes on later. If nobody else has anything to do before then, that is now. */
 void ry_sim_sleep(uint64_t ns)
 {
-    struct ry_sim_task *t = ry_sim->running;
+    struct ry_sim_world *w = ry_sim;
 
-    t->wake_ns = ry_sim->now_ns + ns;
+    if (w->now_ns + ns < w->horizon_ns) {
+        w->now_ns += ns;
+        return;
+    }
+    w->wake_ns[w->running - w->task] = w->now_ns + ns;
     ry_coro_yield();
 }
 
-/* A shared access: with some chance another task runs first, sometimes for long. */
+void ry_sim_wake(uint32_t pe, enum ry_sim_role role, uint64_t at_ns)
+{
+    struct ry_sim_world *w = ry_sim;
+    uint32_t i = pe * RY_SIM_TASKS_A_PE + role;
+
+    if (!w->task[i].coro.run || w->task[i].coro.done || w->wake_ns[i] <= at_ns)
+        return;
+    w->wake_ns[i] = at_ns;
+    if (w->running != &w->task[i])
+        w->horizon_ns = ry_min64(w->horizon_ns, at_ns);
+}
+
+void ry_sim_nic_due(uint32_t pe)
+{
+    ry_sim->pe[pe].nic_due_ns = ry_sim->now_ns;
+    ry_sim->horizon_ns = 0;
+}
+
+/* On the average every 65536 / point_p-th access; how far apart they are is uniform. */
+void ry_sim_skip_draw(struct ry_sim_world *w)
+{
+    ry_sim_skip =
+        w->plan.point_p ? ry_sim_below(&w->sched_rng, 2 * 65536 / w->plan.point_p + 1) : UINT64_MAX;
+}
+
+/* A shared access: another task runs first, sometimes for long. */
 void ry_sim_point(void)
 {
     struct ry_sim_world *w = ry_sim;
 
-    if (!w || !w->running || !ry_sim_chance(&w->sched_rng, w->plan.point_p))
+    if (!w) {
+        ry_sim_skip = UINT64_MAX;
+        return;
+    }
+    ry_sim_skip_draw(w);
+    if (!w->running)
         return;
     if (ry_sim_chance(&w->sched_rng, w->plan.stall_p))
         ry_sim_sleep(ry_sim_below(&w->sched_rng, w->plan.stall_ns + 1) + 1);
     else
         ry_sim_sleep(ry_sim_below(&w->sched_rng, 2 * STEP_NS) + 1);
+}
+
+/* Asleep where it is most dangerous. */
+void ry_sim_slow(void)
+{
+    struct ry_sim_world *w = ry_sim;
+    struct ry_sim_task *t = w ? w->running : NULL;
+
+    if (!t || !w->plan.slow_p || !ry_sim_chance(&w->sched_rng, w->plan.slow_p))
+        return;
+    t->slow = true;
+    ry_sim_sleep(ry_sim_below(&w->sched_rng, SLOW_NS) + 1);
+    t->slow = false;
+}
+
+/* A ring was opened: of those that sleep some wake. */
+void ry_sim_opened(void)
+{
+    struct ry_sim_world *w = ry_sim;
+    uint32_t pe = w && w->running ? w->running->pe : RY_SIM_PES;
+
+    for (uint32_t role = 0; pe < RY_SIM_PES && role < RY_SIM_TASKS_A_PE; role++)
+        if (w->task[pe * RY_SIM_TASKS_A_PE + role].slow && ry_sim_below(&w->sched_rng, 2))
+            ry_sim_wake(pe, (enum ry_sim_role)role,
+                        w->now_ns + ry_sim_below(&w->sched_rng, OPENED_NS) + 1);
 }
 
 uint64_t ry_sim_now(void *arg)
@@ -78,10 +142,22 @@ void ry_sim_kick(void *arg, struct ry_ring *ring, uint32_t prod_idx)
                      ry_wqe_opcode(q));
     }
     ctx->mesh.nic->ops->kick(ring->nic_qp, prod_idx);
-    w->pe[ctx->mesh.pe].nic_due_ns = w->now_ns;
+    ry_sim_nic_due(ctx->mesh.pe);
 }
 
-void ry_sim_trace(const char *form, ...)
+/* Somebody has written a producer slot of the running task's PE: the proxy looks soon. */
+void ry_sim_proxy_told(void)
+{
+    struct ry_sim_world *w = ry_sim;
+
+    if (!w || !w->running)
+        return;
+    w->pe[w->running->pe].told++;
+    ry_sim_wake(w->running->pe, RY_SIM_PROXY,
+                w->now_ns + ry_sim_below(&w->sched_rng, PROXY_NS) + 1);
+}
+
+void ry_sim_trace_line(const char *form, ...)
 {
     struct ry_sim_world *w = ry_sim;
     char *to = w->trace[w->traced++ % RY_SIM_TRACE];
@@ -101,49 +177,58 @@ void ry_sim_violate(const char *form, ...)
     if (w->failed)
         return;
     w->failed = true;
+    w->horizon_ns = 0;
     va_start(args, form);
     vsnprintf(w->violation, sizeof(w->violation), form, args);
     va_end(args);
     ry_sim_trace("VIOLATION %s", w->violation);
 }
 
-/* Faults whose time has come. */
-static uint64_t inject(struct ry_sim_world *w)
+void ry_sim_ready(struct ry_sim_world *w)
 {
-    uint64_t next = UINT64_MAX;
+    if (++w->ready < w->plan.pes)
+        return;
+    w->base_ns = w->fault_ns = w->now_ns;
+    w->horizon_ns = 0;
+}
+
+/* Faults whose time has come; none before the start is over. */
+static void inject(struct ry_sim_world *w)
+{
+    uint64_t next = ry_sim_crash_step(w);
 
     for (uint32_t i = 0; i < w->plan.n_faults; i++) {
         struct ry_sim_fault *f = &w->plan.fault[i];
         struct ry_sim_pe *pe = &w->pe[f->pe];
 
-        if (f->done)
+        if (f->done || !w->base_ns)
             continue;
-        if (f->at_ns > w->now_ns) {
-            next = ry_min64(next, f->at_ns);
+        if (w->base_ns + f->at_ns > w->now_ns) {
+            next = ry_min64(next, w->base_ns + f->at_ns);
             continue;
         }
         f->done = true;
-        if (!pe->ctx)
+        if (!pe->ctx || !pe->ctx->mesh.nic)
             continue;
         ry_sim_trace("fault kind %d pe%u/rail%u peer %d for %llu ns", f->f.kind, f->pe, f->f.rail,
                      f->f.peer, (unsigned long long)f->f.for_ns);
         pe->ctx->mesh.nic->ops->fault(pe->ctx->mesh.nic, &f->f);
         pe->nic_due_ns = w->now_ns;
     }
-    return next;
+    w->fault_ns = next;
 }
 
-/* NICs do what is due. */
+/* NICs do what is due; also that of a PE which is no more. */
 static uint64_t drive(struct ry_sim_world *w)
 {
-    uint64_t next = UINT64_MAX;
+    uint64_t next = RY_SIM_NEVER;
     bool worked = false;
 
-    for (uint32_t i = 0; i < w->plan.pes; i++) {
-        struct ry_sim_pe *pe = &w->pe[i];
+    for (uint32_t i = 0; i < w->plan.pes + w->crash.down; i++) {
+        struct ry_sim_pe *pe = i < w->plan.pes ? &w->pe[i] : &w->crash.left;
 
-        if (!pe->ctx || !pe->ctx->mesh.nic)
-            continue;
+        if (pe->ctx && pe->ctx->mesh.nic)
+            pe->nic_due_ns = ry_min64(pe->nic_due_ns, ry_emu_lands_ns(pe->ctx->mesh.nic));
         if (pe->nic_due_ns <= w->now_ns) {
             uint64_t due = pe->ctx->mesh.nic->ops->drive(pe->ctx->mesh.nic, w->now_ns);
 
@@ -158,52 +243,60 @@ static uint64_t drive(struct ry_sim_world *w)
     return next;
 }
 
-/* The live task that wakes first; equals are drawn. */
-static struct ry_sim_task *pick(struct ry_sim_world *w, uint64_t *wake)
+/* The task that wakes first, equals are drawn; *second: when another one does. */
+static uint32_t pick(struct ry_sim_world *w, uint64_t *wake, uint64_t *second)
 {
-    struct ry_sim_task *best = NULL;
-    uint32_t same = 1;
+    uint32_t best = 0, same = 1;
 
-    *wake = UINT64_MAX;
+    *wake = *second = RY_SIM_NEVER;
     for (uint32_t i = 0; i < RY_SIM_TASKS; i++) {
-        struct ry_sim_task *t = &w->task[i];
+        uint64_t at = w->wake_ns[i];
 
-        if (!t->live || t->wake_ns > *wake)
-            continue;
-        if (t->wake_ns < *wake) {
-            same = 1;
-        } else if (ry_sim_below(&w->sched_rng, ++same) != 0) {
+        if (at > *wake || at == RY_SIM_NEVER) {
+            *second = ry_min64(*second, at);
             continue;
         }
-        *wake = t->wake_ns;
-        best = t;
+        *second = *wake;
+        if (at < *wake)
+            same = 1;
+        else if (ry_sim_below(&w->sched_rng, ++same) != 0)
+            continue;
+        *wake = at;
+        best = i;
     }
     return best;
 }
 
-static void step(struct ry_sim_world *w, struct ry_sim_task *t)
+static void step(struct ry_sim_world *w, uint32_t i)
 {
+    struct ry_sim_task *t = &w->task[i];
+
     w->steps++;
     w->running = t;
+    w->wake_ns[i] = RY_SIM_NEVER; /* it says itself when it sleeps */
     ry_coro_resume(&t->coro);
     w->running = NULL;
-    if (t->coro.done)
-        t->live = false;
 }
 
 /* Until no application lives, an oracle has spoken, or time is over. */
 void ry_sim_run_world(struct ry_sim_world *w, uint64_t limit_ns)
 {
     while (w->live_apps && !w->failed) {
-        uint64_t fault_ns = inject(w), nic_ns = drive(w), wake;
-        struct ry_sim_task *t = pick(w, &wake);
-        uint64_t next = ry_min64(wake, ry_min64(fault_ns, nic_ns));
+        uint64_t nic_ns, wake, second, next;
+        uint32_t i;
 
-        if (next == UINT64_MAX || next > limit_ns || w->steps > STEPS_MAX)
+        if (w->fault_ns <= w->now_ns)
+            inject(w);
+        nic_ns = ry_min64(drive(w), w->fault_ns);
+        i = pick(w, &wake, &second);
+        next = ry_min64(wake, nic_ns);
+        if (next > limit_ns || w->steps > STEPS_MAX)
             return;
         if (next > w->now_ns)
             w->now_ns = next;
-        if (t && wake <= w->now_ns && wake <= nic_ns)
-            step(w, t);
+        if (wake > nic_ns)
+            continue;
+        w->horizon_ns = ry_min64(ry_min64(second, nic_ns), limit_ns);
+        step(w, i);
     }
 }

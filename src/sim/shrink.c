@@ -93,12 +93,27 @@ static bool drop_flags(struct shrink *s)
         any |= still_fails(s, p);
     }
     p = s->best;
-    if (p.ep) {
+    if (p.crash) {
+        p.crash = p.back = 0;
+        any |= still_fails(s, p);
+    }
+    p = s->best;
+    if (p.back) {
+        p.back = 0;
+        any |= still_fails(s, p);
+    }
+    p = s->best;
+    if (p.ep && !p.crash) {
         p.ep = false;
         any |= still_fails(s, p);
     }
     p = s->best;
-    if (p.pes > 2) {
+    if (p.bits < 16) {
+        p.bits = 16;
+        any |= still_fails(s, p);
+    }
+    p = s->best;
+    if (p.pes > 2 && !p.crash) {
         p.pes--;
         for (uint32_t i = 0; i < p.n_faults; i++) {
             p.fault[i].pe %= p.pes;
@@ -125,6 +140,7 @@ static bool drop_chaos(struct shrink *s)
         &s->best.chaos.lost_cqe_p,
         &s->best.ctl_loss_p,
         &s->best.stall_p,
+        &s->best.slow_p,
         &s->best.point_p,
     };
     bool any = false;
@@ -140,6 +156,7 @@ uint32_t ry_sim_shrink(struct ry_sim_world *w, struct ry_sim_plan *plan)
     bool any;
 
     ry_sim_oracle_name(w->violation, s.oracle, sizeof(s.oracle));
+    w->tracing = false;
     do {
         any = drop_faults(&s);
         any |= drop_flags(&s);
@@ -147,6 +164,7 @@ uint32_t ry_sim_shrink(struct ry_sim_world *w, struct ry_sim_plan *plan)
         any |= drop_ops(&s);
     } while (any && s.runs < RUNS_MAX);
     *plan = s.best;
+    w->tracing = true;
     ry_sim_once(w, plan); /* the world shows this plan's failure now */
     return s.runs + 1;
 }

@@ -14,10 +14,10 @@ void ry_sim_workload_init(struct ry_sim_world *w, uint32_t pe)
     w->pe[pe].model = calloc(1, sizeof(struct ry_sim_model));
 }
 
-void ry_sim_workload_fini(struct ry_sim_world *w, uint32_t pe)
+void ry_sim_workload_fini(struct ry_sim_pe *pe)
 {
-    free(w->pe[pe].model);
-    w->pe[pe].model = NULL;
+    free(pe->model);
+    pe->model = NULL;
 }
 
 struct ry_sim_model *ry_sim_model_of(uint32_t pe) { return ry_sim->pe[pe].model; }
@@ -27,9 +27,9 @@ static bool alive(struct ry_sim_pe *pe, int rc, const char *what)
     ry_sim->running->relaxed = 0;
     if (rc == RY_OK)
         return true;
-    if (ry_oracle_may_fail(pe->boot.pe, rc))
-        pe->rc = rc;
-    else
+    if (rc == RY_ERR_PEER_LOST && ry_sim->crash.down)
+        return true; /* for the others it was done */
+    if (!ry_sim->failed)
         ry_sim_violate("reach: pe %u: %s failed though every peer is reachable: %s (%s)",
                        pe->boot.pe, what, ry_status_name(rc), ry_last_error());
     return false;
@@ -107,6 +107,14 @@ static bool atomic_add(struct ry_sim_pe *pe, uint32_t to, uint64_t *rng)
     return true;
 }
 
+/* By a PE that will crash: nobody knows whether its last one was run. */
+static bool atomic_in_vain(struct ry_sim_pe *pe, uint32_t to)
+{
+    struct ry_sim_model *m = pe->model;
+
+    return alive(pe, ry_amo_add(pe->ctx, &m->area->counter[RY_SIM_COUNTERS], 1, to), "add");
+}
+
 static bool get(struct ry_sim_pe *pe, uint32_t to)
 {
     struct ry_sim_model *m = pe->model;
@@ -149,14 +157,18 @@ static bool bad_put(struct ry_sim_pe *pe, uint32_t to)
     return quiet(pe);
 }
 
-static bool one_op(struct ry_sim_pe *pe, uint64_t *rng)
+/* Nobody asks anything of a PE that will crash. */
+bool ry_sim_one_op(struct ry_sim_pe *pe, uint64_t *rng)
 {
     struct ry_sim_model *m = pe->model;
     uint32_t n = ry_sim->plan.pes, me = pe->boot.pe;
     uint32_t to = (me + 1 + (uint32_t)ry_sim_below(rng, n - 1)) % n;
+    bool mortal = ry_sim->plan.crash && me == ry_sim->plan.crash_pe && !pe->boot.incarnation;
 
     if (ry_sim->plan.hot)
         to = (me + 1) % n;
+    if (ry_sim->plan.crash && to == ry_sim->plan.crash_pe)
+        to = (to + 1) % n != me ? (to + 1) % n : (to + 2) % n;
     ry_sim->ops++;
     ry_oracle_look(me);
     ry_oracle_got_away(me);
@@ -168,7 +180,7 @@ static bool one_op(struct ry_sim_pe *pe, uint64_t *rng)
         return atomic_add(pe, to, rng);
     switch (ry_sim_below(rng, 10)) {
     case 0:
-        return atomic_add(pe, to, rng);
+        return mortal ? atomic_in_vain(pe, to) : atomic_add(pe, to, rng);
     case 1:
         return quiet(pe);
     case 2:
@@ -185,7 +197,7 @@ static bool one_op(struct ry_sim_pe *pe, uint64_t *rng)
     }
 }
 
-static bool prepare(struct ry_sim_pe *pe)
+bool ry_sim_prepare(struct ry_sim_pe *pe)
 {
     struct ry_sim_model *m = pe->model;
     void *area;
@@ -196,7 +208,13 @@ static bool prepare(struct ry_sim_pe *pe)
     memset(area, 0, sizeof(*m->area));
     fill(&m->area->fixed, 0xf00d00 | pe->boot.pe);
     m->ready = true;
-    return alive(pe, ry_barrier(pe->ctx), "barrier") && (!ry_sim->plan.ep || ry_sim_ep_make(pe));
+    if (!pe->boot.incarnation && !alive(pe, ry_barrier(pe->ctx), "barrier"))
+        return false;
+    if (ry_sim->plan.ep && !ry_sim_ep_make(pe))
+        return false;
+    if (!pe->boot.incarnation)
+        ry_sim_ready(ry_sim);
+    return true;
 }
 
 static void end(struct ry_sim_pe *pe)
@@ -219,10 +237,16 @@ void ry_sim_app(void *arg)
 {
     struct ry_sim_pe *pe = arg;
     uint64_t rng = ry_sim->plan.seed * 31 + pe->boot.pe;
-    bool ok = prepare(pe);
+    bool ok = true;
 
+    if (ry_sim->plan.crash) {
+        ry_sim_crash_app(pe);
+        end(pe);
+        return;
+    }
+    ok = ry_sim_prepare(pe);
     for (uint32_t i = 0; ok && i < ry_sim->plan.ops && !ry_sim->failed; i++)
-        ok = one_op(pe, &rng) && (!ry_sim->plan.ep || i % 24 != 8 || ry_sim_ep_round(pe));
+        ok = ry_sim_one_op(pe, &rng) && (!ry_sim->plan.ep || i % 12 != 4 || ry_sim_ep_round(pe));
     end(pe);
 }
 

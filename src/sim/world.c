@@ -22,7 +22,7 @@ enum {
     LATENCY_NS = 300,
     RETRY_NS = 8 * US,
     WORLD_NS = 400000 * US, /* a run that has not ended by then hangs */
-    SETTLE_NS = 20000 * US, /* time for both ends to agree at the end */
+    AGENT_NS = 20 * US,
 };
 
 static int open_nic(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
@@ -35,7 +35,7 @@ static int open_nic(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
         .latency_ns = LATENCY_NS,
         .retry_count = 3,
         .retry_ns = RETRY_NS,
-        .seed = w->plan.seed + i,
+        .seed = w->plan.seed + i + 1000 * pe->boot.incarnation,
         .virtual_time = true,
         .threads = true,
         .now_ns = ry_sim_now,
@@ -72,6 +72,17 @@ static void quiet_event(void *arg, const struct ry_mesh *m, int type, uint32_t p
                  to_rail);
 }
 
+/* What a replacement joins: the counts that the survivors are at. */
+static void take_counts(struct ry_ctx *ctx)
+{
+    for (uint32_t q = 0; q < ctx->mesh.n_pes; q++) {
+        const struct ry_hello *h = &ctx->mesh.peers[q].hello;
+
+        ctx->barrier.count = ry_max64(ctx->barrier.count, h->barrier_count);
+        ctx->mallocs_theirs = ry_max64(ctx->mallocs_theirs, h->mallocs);
+    }
+}
+
 static int join_world(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
 {
     struct ry_ctx *ctx = pe->ctx;
@@ -88,7 +99,7 @@ static int join_world(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
     m->n_pes = w->plan.pes;
     m->boot = &pe->boot;
     m->heap = pe->heap;
-    m->heap_bytes = RY_SIM_HEAP;
+    m->heap_bytes = w->plan.ep ? RY_SIM_HEAP : RY_SIM_HEAP_PLAIN; /* it is cleared for each run */
     m->sys_bytes = ry_ctx_sys_layout(ctx, false);
     memset(m->heap, 0, m->heap_bytes);
     ry_ctx_sys_layout(ctx, true);
@@ -106,11 +117,14 @@ static int join_world(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
     m->env.ready_ns_max = READY_NS;
     m->env.move_ns_max = 2 * PATH_TIMEOUT_NS;
     m->env.batch = w->plan.sched & 1 ? 8 : 0; /* as on the host, and as on a GPU */
-    rc = open_nic(w, pe, i);
+    rc = pe->boot.incarnation ? ry_ctx_agree(ctx, WORLD_NS) : RY_OK;
+    if (rc == RY_OK)
+        rc = open_nic(w, pe, i);
     if (rc == RY_OK)
         rc = m->nic->ops->export_seg(m->nic, &ex);
     if (rc)
         return rc;
+    ry_sim_nic_due(i);
     strcpy(m->hello.nic, "sim");
     m->hello.seg_bytes = ex.len_bytes;
     m->hello.seg_base = (uint64_t)(uintptr_t)ex.base;
@@ -119,55 +133,80 @@ static int join_world(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
         m->peers[q].heap = (void *)(uintptr_t)m->peers[q].hello.heap_base;
         m->peers[q].seg = (void *)(uintptr_t)m->peers[q].hello.seg_base;
     }
-    return rc == RY_OK ? ry_mesh_connect(m, WORLD_NS) : rc;
+    if (rc == RY_OK)
+        take_counts(ctx);
+    if (rc == RY_OK)
+        rc = ry_mesh_connect(m, WORLD_NS);
+    return rc == RY_OK && pe->boot.incarnation ? m->boot->ops->barrier(m->boot, WORLD_NS) : rc;
 }
 
+/* It also looks at least this often, since a NIC's event wakes no one here. */
 static void agent_task(void *arg)
 {
     struct ry_sim_pe *pe = arg;
 
     for (;;) {
-        uint64_t now = ry_sim->now_ns, next = ry_agent_step(&pe->ctx->mesh, now);
+        uint64_t now, next;
 
+        pthread_rwlock_rdlock(&pe->ctx->peers_lock);
+        now = ry_sim->now_ns;
+        ry_ctx_boot_events(pe->ctx);
+        next = ry_agent_step(&pe->ctx->mesh, now);
         ry_amo_work(pe->ctx);
-        if (next > now + 20 * US)
-            next = now + 20 * US; /* control messages wake no one here */
+        pthread_rwlock_unlock(&pe->ctx->peers_lock);
+        next = ry_min64(ry_min64(next, now + AGENT_NS), ry_sim_ctl_due(pe->boot.pe));
+        now = ry_sim->now_ns;
         ry_sim_sleep(next > now ? next - now : 1);
     }
 }
 
+static bool proxy_look(struct ry_ctx *ctx)
+{
+    struct ry_mesh *m = &ctx->mesh;
+    bool any = false;
+
+    pthread_rwlock_rdlock(&ctx->peers_lock);
+    for (uint32_t q = 0; q < m->n_pes; q++) {
+        for (uint32_t c = 0; c < m->peers[q].n_channels; c++) {
+            struct ry_out_channel *oc = &m->peers[q].out[c];
+
+            for (uint32_t i = 0; i < RY_SLOTS; i++)
+                any |= ry_proxy_step(&oc->ch->ring[i], oc->slot[i].pslot, oc->slot[i].pecho,
+                                     &oc->slot[i].proxy_last, &m->env);
+        }
+    }
+    pthread_rwlock_unlock(&ctx->peers_lock);
+    return any;
+}
+
+/* Sleeps until it is told that a producer slot was written (ry_sim_proxy_told). */
 static void proxy_task(void *arg)
 {
-    struct ry_mesh *m = &((struct ry_sim_pe *)arg)->ctx->mesh;
+    struct ry_sim_pe *pe = arg;
 
     for (;;) {
-        bool any = false;
+        uint64_t told = pe->told;
 
-        for (uint32_t q = 0; q < m->n_pes; q++) {
-            for (uint32_t c = 0; c < m->peers[q].n_channels; c++) {
-                struct ry_out_channel *oc = &m->peers[q].out[c];
-
-                for (uint32_t i = 0; i < RY_SLOTS; i++)
-                    any |= ry_proxy_step(&oc->ch->ring[i], oc->slot[i].pslot, oc->slot[i].pecho,
-                                         &oc->slot[i].proxy_last, &m->env);
-            }
-        }
-        ry_sim_sleep(any ? 50 : 800);
+        if (proxy_look(pe->ctx) || pe->told != told)
+            ry_sim_sleep(50);
+        else
+            ry_sim_sleep(RY_SIM_NEVER - ry_sim->now_ns);
     }
 }
 
-static void start(struct ry_sim_world *w, uint32_t pe, uint32_t which, void (*run)(void *))
+static void start(struct ry_sim_world *w, uint32_t pe, enum ry_sim_role role, void (*run)(void *))
 {
-    struct ry_sim_task *t = &w->task[pe * RY_SIM_TASKS_A_PE + which];
+    uint32_t i = pe * RY_SIM_TASKS_A_PE + role;
+    struct ry_sim_task *t = &w->task[i];
 
     if (!ry_coro_start(&t->coro, run, &w->pe[pe])) {
         ry_sim_violate("no memory for a coroutine");
         return;
     }
     t->pe = pe;
-    t->live = true;
     t->relaxed = 0;
-    t->wake_ns = w->now_ns + ry_sim_below(&w->sched_rng, 100);
+    t->slow = false;
+    ry_sim_wake(pe, role, w->now_ns + ry_sim_below(&w->sched_rng, 100));
 }
 
 static void main_task(void *arg)
@@ -181,40 +220,53 @@ static void main_task(void *arg)
         ry_sim_violate("start: pe %u could not start: %s", i, ry_last_error());
         return;
     }
-    start(w, i, 2, agent_task);
+    start(w, i, RY_SIM_AGENT, agent_task);
     if (w->plan.handler != RY_HANDLER_GPU)
-        start(w, i, 3, proxy_task);
+        start(w, i, RY_SIM_PROXY, proxy_task);
     if (w->plan.second) {
         w->live_apps++;
-        start(w, i, 1, ry_sim_second);
+        start(w, i, RY_SIM_SECOND, ry_sim_second);
     }
     ry_sim_app(pe);
 }
 
+bool ry_sim_pe_make(struct ry_sim_world *w, uint32_t i)
+{
+    struct ry_sim_pe *pe = &w->pe[i];
+
+    if (!pe->heap)
+        pe->heap = aligned_alloc(4096, RY_SIM_HEAP);
+    pe->ctx = calloc(1, sizeof(*pe->ctx));
+    if (!pe->heap || !pe->ctx)
+        return false;
+    pe->ctx->config = calloc(1, sizeof(*pe->ctx->config));
+    if (!pe->ctx->config)
+        return false;
+    pthread_mutex_init(&pe->ctx->lock, NULL);
+    pthread_mutex_init(&pe->ctx->amo.lock, NULL);
+    pthread_rwlock_init(&pe->ctx->peers_lock, NULL);
+    pe->ctx->log.fd = -1;          /* the trace says it */
+    pe->nic_due_ns = RY_SIM_NEVER; /* it has none yet */
+    pe->n_ctl = 0;
+    pe->told = 0;
+    pe->n_events = pe->seen_events = 0;
+    pe->finished = false;
+    pe->rc = 0;
+    ry_sim_workload_init(w, i);
+    w->live_apps++;
+    start(w, i, RY_SIM_APP, main_task);
+    return true;
+}
+
 static bool build(struct ry_sim_world *w)
 {
-    for (uint32_t i = 0; i < w->plan.pes; i++) {
-        struct ry_sim_pe *pe = &w->pe[i];
+    bool ok = true;
 
-        if (!pe->heap)
-            pe->heap = aligned_alloc(4096, RY_SIM_HEAP);
-        pe->ctx = calloc(1, sizeof(*pe->ctx));
-        if (!pe->heap || !pe->ctx)
-            return false;
-        pe->ctx->config = calloc(1, sizeof(*pe->ctx->config));
-        if (!pe->ctx->config)
-            return false;
-        pthread_mutex_init(&pe->ctx->lock, NULL);
-        pthread_mutex_init(&pe->ctx->amo.lock, NULL);
-        pe->nic_due_ns = 0;
-        pe->finished = false;
-        pe->rc = 0;
+    for (uint32_t i = 0; ok && i < w->plan.pes; i++) {
         ry_sim_boot_init(w, i);
-        ry_sim_workload_init(w, i);
-        w->live_apps++;
-        start(w, i, 0, main_task);
+        ok = ry_sim_pe_make(w, i);
     }
-    return true;
+    return ok;
 }
 
 /* What its channels have been through. */
@@ -223,7 +275,7 @@ static void account(struct ry_sim_world *w)
     for (uint32_t i = 0; i < w->plan.pes; i++) {
         const struct ry_mesh *m = &w->pe[i].ctx->mesh;
 
-        for (uint32_t q = 0; m->peers && q < w->plan.pes; q++) {
+        for (uint32_t q = 0; w->pe[i].ctx && m->peers && q < w->plan.pes; q++) {
             for (uint32_t c = 0; m->peers[q].out && c < m->peers[q].n_channels; c++) {
                 w->moves += m->peers[q].out[c].ch->moves;
                 w->moves_planned += m->peers[q].out[c].ch->moves_planned;
@@ -233,32 +285,52 @@ static void account(struct ry_sim_world *w)
     }
 }
 
+static void close_mesh(struct ry_ctx *ctx)
+{
+    if (!ctx || !ctx->mesh.nic)
+        return;
+    ry_mesh_teardown_qps(&ctx->mesh);
+    ry_mesh_teardown(&ctx->mesh);
+}
+
+static void free_ctx(struct ry_ctx *ctx)
+{
+    if (!ctx)
+        return;
+    if (ctx->mesh.nic)
+        ctx->mesh.nic->ops->close(ctx->mesh.nic);
+    ry_heap_fini(ctx);
+    free(ctx->amo.peer);
+    free(ctx->job_block);
+    free(ctx->config);
+    free(ctx);
+}
+
 static void take_down(struct ry_sim_world *w)
 {
-    for (uint32_t i = 0; i < RY_SIM_TASKS; i++)
-        w->task[i].live = false;
-    for (uint32_t i = 0; i < w->plan.pes; i++) {
-        struct ry_ctx *ctx = w->pe[i].ctx;
+    struct ry_sim_pe *left = &w->crash.left;
 
-        ry_sim_workload_fini(w, i);
-        if (ctx && ctx->mesh.nic) {
-            ry_mesh_teardown_qps(&ctx->mesh);
-            ry_mesh_teardown(&ctx->mesh);
-        }
+    for (uint32_t i = 0; i < RY_SIM_TASKS; i++) {
+        w->task[i].coro.run = NULL;
+        w->task[i].slow = false; /* else the next run would not begin as a first one does */
+        w->wake_ns[i] = RY_SIM_NEVER;
     }
     for (uint32_t i = 0; i < w->plan.pes; i++) {
-        struct ry_ctx *ctx = w->pe[i].ctx;
-
-        if (!ctx)
-            continue;
-        if (ctx->mesh.nic)
-            ctx->mesh.nic->ops->close(ctx->mesh.nic);
-        ry_heap_fini(ctx);
-        free(ctx->amo.peer);
-        free(ctx->config);
-        free(ctx);
+        ry_sim_workload_fini(&w->pe[i]);
+        close_mesh(w->pe[i].ctx);
+    }
+    ry_sim_workload_fini(left);
+    close_mesh(left->ctx);
+    for (uint32_t i = 0; i < w->plan.pes; i++) {
+        free_ctx(w->pe[i].ctx);
         w->pe[i].ctx = NULL;
     }
+    free_ctx(left->ctx);
+    if (w->pe[w->plan.crash_pe].heap)
+        free(left->heap);
+    else
+        w->pe[w->plan.crash_pe].heap = left->heap;
+    memset(&w->crash, 0, sizeof(w->crash));
 }
 
 static void describe_slots(const struct ry_out_channel *oc, const struct ry_peer *far)
@@ -287,7 +359,7 @@ static void describe_hang(struct ry_sim_world *w)
     for (uint32_t i = 0; i < w->plan.pes; i++) {
         struct ry_mesh *m = &w->pe[i].ctx->mesh;
 
-        for (uint32_t q = 0; m->peers && q < w->plan.pes; q++) {
+        for (uint32_t q = 0; w->pe[i].ctx && m->peers && q < w->plan.pes; q++) {
             for (uint32_t c = 0; c < m->peers[q].n_channels; c++) {
                 struct ry_out_channel *oc = &m->peers[q].out[c];
                 uint64_t st = oc->ch->state;
@@ -304,7 +376,7 @@ static void describe_hang(struct ry_sim_world *w)
                     ry_sim_trace("    suspicion: syndrome %x of %llu, streak %u at %llu",
                                  (unsigned)oc->ch->blame_set, (unsigned long long)oc->ch->blame_seq,
                                  (unsigned)oc->ch->streak, (unsigned long long)oc->ch->streak_seq);
-                if (!w->pe[i].finished)
+                if (!w->pe[i].finished && w->pe[q].ctx && w->pe[q].ctx->mesh.peers)
                     describe_slots(oc, &w->pe[q].ctx->mesh.peers[i]);
             }
         }
@@ -327,8 +399,13 @@ bool ry_sim_once(struct ry_sim_world *w, const struct ry_sim_plan *plan)
     w->violation[0] = '\0';
     w->traced = 0;
     w->running = NULL;
+    w->horizon_ns = w->fault_ns = w->base_ns = 0;
+    w->ready = 0;
+    for (uint32_t i = 0; i < RY_SIM_TASKS; i++)
+        w->wake_ns[i] = RY_SIM_NEVER;
     memset(&w->meet, 0, sizeof(w->meet));
-    memset(w->ctl, 0, sizeof(w->ctl));
+    ry_sim_skip_draw(w);
+    ry_sim_counter_mask = (uint16_t)((1u << plan->bits) - 1);
     if (!build(w))
         ry_sim_violate("no memory for the world");
     ry_sim_run_world(w, w->now_ns + WORLD_NS);

@@ -13,24 +13,28 @@ enum {
     RY_SIM_PES = 4,
     RY_SIM_TASKS_A_PE = 4, /* application, second initiator, agent, proxy */
     RY_SIM_TASKS = RY_SIM_PES * RY_SIM_TASKS_A_PE,
-    RY_SIM_HEAP = 512 << 10,
-    RY_SIM_CTL = 256, /* control messages under way */
+    RY_SIM_HEAP = 160 << 10,
+    RY_SIM_HEAP_PLAIN = 32 << 10, /* without dispatch and combine */
+    RY_SIM_CTL = 128,             /* control messages on their way to one PE */
     RY_SIM_TRACE = 400,
     RY_SIM_FAULTS = 12,
 };
+#define RY_SIM_NEVER UINT64_MAX
+
+/* Tasks of a PE, in their order. */
+enum ry_sim_role { RY_SIM_APP, RY_SIM_SECOND, RY_SIM_AGENT, RY_SIM_PROXY };
 
 struct ry_sim_task {
     struct ry_coro coro;
-    uint64_t wake_ns;
     uint32_t relaxed; /* relaxes in a row: their sleep grows */
-    bool live;
+    bool slow;        /* sleeps at RY_SLOW */
     uint32_t pe;
 };
 
 struct ry_sim_ctl {
     uint64_t due_ns;
-    uint32_t from, to;
-    uint32_t len; /* 0: free */
+    uint32_t from;
+    uint32_t len;
     uint8_t msg[192];
 };
 
@@ -58,7 +62,12 @@ struct ry_sim_plan {
     uint32_t stall_ns;   /* longest time that a preempted task sleeps */
     uint32_t point_p;    /* a shared access yields: 1/65536 */
     uint32_t stall_p;    /* and then it is preempted for long */
+    uint32_t slow_p;     /* a thread sleeps where that is most dangerous (RY_SLOW): 1/65536 */
+    uint32_t bits;       /* that a NIC's counters count for: 16, or as few as a ring needs */
     uint32_t ctl_loss_p; /* a control message is lost, or doubled */
+    uint32_t crash;      /* PE crash_pe ends this long after the start, in ns; 0: none does */
+    uint32_t crash_pe;
+    uint32_t back; /* and a replacement comes so much later; 0: none does */
     struct ry_emu_chaos chaos;
     uint64_t seq_first, epoch_first;
     uint32_t n_faults;
@@ -70,6 +79,12 @@ struct ry_sim_pe {
     struct ry_boot boot;
     void *heap;
     uint64_t nic_due_ns;
+    struct ry_sim_ctl ctl[RY_SIM_CTL]; /* control messages to it, in no order */
+    uint32_t n_ctl;
+    uint64_t told;                 /* how often its proxy was told to look */
+    struct ry_boot_event event[2]; /* a PE was lost, and joined: for the agent, at event_ns */
+    uint64_t event_ns[2];
+    uint32_t n_events, seen_events;
     void *model; /* the workload's account */
     bool finished;
     int rc;
@@ -82,22 +97,38 @@ struct ry_sim_meet { /* one collective of the bootstrap under way */
     void *part[RY_SIM_PES];
 };
 
+struct ry_sim_crash {
+    uint64_t at_ns;                /* 0: not known yet */
+    uint64_t system_ns;            /* when the system takes the NIC down, 0: it has */
+    uint64_t back_ns;              /* when a replacement comes; 0: never, or it has */
+    bool down;                     /* it has happened */
+    struct ry_sim_pe left;         /* what it left behind, kept to the end of the run */
+    uint64_t masked_at, joined_at; /* rounds */
+};
+
 struct ry_sim_world {
     struct ry_sim_plan plan;
     uint64_t now_ns, rng, sched_rng;
     uint64_t steps, events, ops, ep_rounds;
     uint64_t moves, moves_planned, replayed;
+    uint64_t wake_ns[RY_SIM_TASKS]; /* when each task runs next; NEVER: it sleeps, or is no more */
+    /* Nothing but the running task runs before this: until then its sleeps only move the clock. */
+    uint64_t horizon_ns;
+    uint64_t fault_ns; /* the next fault is not due before */
+    uint32_t ready;    /* PEs whose start is over */
+    uint64_t base_ns;  /* when that of all was; 0: not yet. Times of a plan count from here */
     struct ry_sim_task task[RY_SIM_TASKS];
     struct ry_sim_pe pe[RY_SIM_PES];
-    struct ry_sim_ctl ctl[RY_SIM_CTL];
     struct ry_sim_meet meet;
+    struct ry_sim_crash crash;
     struct ry_sim_task *running;
     uint32_t live_apps;
     bool failed; /* an oracle has spoken: the first violation is kept */
     char violation[512];
     char trace[RY_SIM_TRACE][200];
     uint32_t traced;
-    bool verbose;
+    bool tracing; /* write the trace; a failing run is run again for it */
+    bool verbose; /* doorbells too */
 };
 
 /* One world at a time: hooks of core/ have no argument. */
@@ -115,22 +146,46 @@ static inline bool ry_sim_chance(uint64_t *state, uint32_t p)
 }
 
 /* sched.c */
+#define ry_sim_trace(...)                                                                          \
+    do {                                                                                           \
+        if (ry_sim->tracing)                                                                       \
+            ry_sim_trace_line(__VA_ARGS__);                                                        \
+    } while (0)
+void ry_sim_trace_line(const char *form, ...) __attribute__((format(printf, 1, 2)));
 void ry_sim_sleep(uint64_t ns);
+/* Task `role` of a PE runs at `at_ns` at the latest, if it is there at all. */
+void ry_sim_wake(uint32_t pe, enum ry_sim_role role, uint64_t at_ns);
+/* The NIC of a PE has something to do now. */
+void ry_sim_nic_due(uint32_t pe);
+/* The start of the running task's PE is over. */
+void ry_sim_ready(struct ry_sim_world *w);
+/* Draw when somebody else may run next: at the start, and after each time. */
+void ry_sim_skip_draw(struct ry_sim_world *w);
 void ry_sim_run_world(struct ry_sim_world *w, uint64_t limit_ns);
-void ry_sim_trace(const char *form, ...) __attribute__((format(printf, 1, 2)));
 void ry_sim_violate(const char *form, ...) __attribute__((format(printf, 1, 2)));
 
 /* world.c: make everything of the plan, run it, take it down. False: an oracle was violated. */
 bool ry_sim_once(struct ry_sim_world *w, const struct ry_sim_plan *plan);
+/* One PE: its context, and the task that starts it. False: no memory. */
+bool ry_sim_pe_make(struct ry_sim_world *w, uint32_t pe);
+
+/* crash.c */
+/* Is it the PE of this run that crashed? Its replacement is another one to the oracles. */
+bool ry_sim_gone(uint32_t pe);
+/* Do what is due, and when is the next thing? */
+uint64_t ry_sim_crash_step(struct ry_sim_world *w);
+void ry_sim_crash_app(struct ry_sim_pe *pe);
 
 /* boot.c */
 void ry_sim_boot_init(struct ry_sim_world *w, uint32_t pe);
+/* When the next control message to a PE arrives. */
+uint64_t ry_sim_ctl_due(uint32_t pe);
 
 /* workload.c: what the tasks of a PE do; called in their coroutines. */
 void ry_sim_app(void *arg);
 void ry_sim_second(void *arg);
 void ry_sim_workload_init(struct ry_sim_world *w, uint32_t pe);
-void ry_sim_workload_fini(struct ry_sim_world *w, uint32_t pe);
+void ry_sim_workload_fini(struct ry_sim_pe *pe);
 /* After all applications have ended. */
 void ry_sim_check_end(struct ry_sim_world *w);
 

@@ -15,6 +15,7 @@
 enum { PES = 3, VICTIM = 2 };
 
 static ry_hub *hub;
+static const char *handler;
 static ry_ctx *left_behind; /* the lost PE's context, taken away after it is declared dead */
 
 static void nap_ms(long ms)
@@ -77,8 +78,9 @@ static void all_rounds(ry_ctx *ctx, struct objects *o, uint64_t from)
 
 static ry_ctx *enter(uint32_t pe)
 {
-    const char *settings[] = {"RAILS=2", "P2P=off", "HEAP_SIZE=8M", "QP_DEPTH=64", "TIMEOUT=1s"};
-    ry_ctx_attr attr = {.hub = hub, .hub_pe = pe, .settings = settings, .n_settings = 5};
+    const char *settings[] = {"RAILS=2", "P2P=off", "HEAP_SIZE=8M", "QP_DEPTH=64", "TIMEOUT=4s",
+                              handler};
+    ry_ctx_attr attr = {.hub = hub, .hub_pe = pe, .settings = settings, .n_settings = 6};
     ry_ctx *ctx = NULL;
 
     RY_CHECK(ry_ctx_create(&attr, &ctx) == RY_OK);
@@ -130,11 +132,12 @@ static void *replacement(void *arg)
     return NULL;
 }
 
+/* With a proxy too, which finds new producer slots and must not take them for old ones. */
 static void a_replacement_takes_part(void **state)
 {
     pthread_t thread[PES + 1];
 
-    (void)state;
+    handler = *state;
     assert_int_equal(ry_hub_create(PES, PES, &hub), RY_OK);
     for (uintptr_t i = 0; i < PES; i++)
         pthread_create(&thread[i], NULL, i == VICTIM ? victim : survivor, (void *)i);
@@ -152,7 +155,10 @@ static void a_replacement_takes_part(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_replacement_takes_part)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(a_replacement_takes_part, "HANDLER=gpu"),
+        cmocka_unit_test_prestate(a_replacement_takes_part, "HANDLER=cpu"),
+    };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,13 @@ enum {
 
 int ry_mutant;
 
+uint64_t ry_sim_skip;
+uint16_t ry_sim_counter_mask = 0xffff;
+
 void ry_sim_point(void) {}
+void ry_sim_proxy_told(void) {}
+void ry_sim_slow(void) {}
+void ry_sim_opened(void) {}
 void ry_sim_mark(const char *name) { (void)name; }
 
 static struct town *town; /* hooks of env have a context only */

@@ -47,4 +47,8 @@ int ry_emu_open(const struct ry_emu_cfg *cfg, struct ry_nic **out);
  * kernel has them. */
 int ry_emu_tree_write(struct ry_nic *nic, const char *dir);
 
+/* Virtual time: when data that a peer's NIC has acknowledged lands here next. That NIC put it here,
+ * so that drive() of this one may have said that nothing is due. */
+uint64_t ry_emu_lands_ns(struct ry_nic *nic);
+
 #endif

@@ -106,7 +106,8 @@ static void perform(struct ry_nic_qp *qp, struct ry_emu_peer *p, const struct ry
     }
 }
 
-/* The responder refuses: its queue pair is in ERR from here on, and its owner hears of it. */
+/* The responder refuses: its queue pair is in ERR from here on, and its owner hears of it. One that
+ * was RESET since it accepted refuses nothing: it is silent. */
 static int refuse(struct ry_emu_peer *p, struct ry_emu_seg_qp *q, uint8_t syndrome)
 {
     uint32_t found = RY_EMU_RTR;
@@ -116,7 +117,7 @@ static int refuse(struct ry_emu_peer *p, struct ry_emu_seg_qp *q, uint8_t syndro
         RY_ADD(&p->seg->fatal_count, 1u);
         ry_emu_wake_seg(p->seg);
     }
-    return syndrome;
+    return found == RY_EMU_RESET ? RY_EMU_LOST : syndrome;
 }
 
 static bool accepts(const struct ry_nic_qp *qp, const struct ry_emu_seg_qp *q)

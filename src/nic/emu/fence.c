@@ -39,6 +39,8 @@ int ry_emu_qp_flushed(struct ry_nic_qp *qp)
         ry_emu_halt(qp);
     if (qp->state == RY_EMU_ERR)
         rc = 1;
+    else if (qp->state == RY_EMU_DEAD)
+        rc = RY_ERR_DEVICE; /* its NIC died, and came back without it */
     else if (qp->state == RY_EMU_RESET)
         rc = RY_ERR_INVALID;
     ry_emu_unlock(&qp->lock);

@@ -103,6 +103,13 @@ bool ry_emu_land_pending(struct ry_emu_seg *seg, uint32_t qpn)
     return oldest(seg, qpn, UINT32_MAX, UINT64_MAX) != NULL;
 }
 
+uint64_t ry_emu_lands_ns(struct ry_nic *nic)
+{
+    const struct ry_emu_seg *seg = ry_emu_of(nic)->seg;
+
+    return seg->land_used != 0 ? seg->land_min_ns : RY_EMU_NEVER;
+}
+
 uint64_t ry_emu_land_due(struct ry_emu *e, uint64_t now)
 {
     struct ry_emu_seg_land *l;

@@ -34,7 +34,12 @@ static int seg_map(struct ry_emu *e, uint64_t len)
 {
     void *p;
 
-    if (e->cfg.threads || e->cfg.virtual_time) {
+    if (e->cfg.virtual_time) { /* the simulator opens thousands a second: no new pages each time */
+        p = aligned_alloc(4096, len);
+        if (p == NULL)
+            return RY_ERR_NO_MEMORY;
+        memset(p, 0, len);
+    } else if (e->cfg.threads) {
         p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     } else {
         e->fd = memfd_create("ry-emu", MFD_CLOEXEC);
@@ -140,7 +145,9 @@ static void emu_close(struct ry_nic *nic)
         free(e->ghosts[0].data); /* one block for all of them */
     if (e->event_fd >= 0)
         close(e->event_fd);
-    if (e->seg != NULL)
+    if (e->seg != NULL && e->cfg.virtual_time)
+        free(e->seg);
+    else if (e->seg != NULL)
         munmap(e->seg, e->seg->len_bytes);
     if (e->fd >= 0)
         close(e->fd);
