@@ -149,6 +149,9 @@ static int begin_counting(struct ep_pe *p)
     int rc = meet(p); /* a replacement's is none */
     p->start_s = ry_tool_now_s();
     p->shown_s = isatty(2) ? p->start_s : 0;
+    ry_samples_begin(&p->report->dispatch.time);
+    ry_samples_begin(&p->report->combine.time);
+    ry_samples_begin(&p->report->step);
     ry_usage_read(&p->report->first, 0);
     ry_report_base(p->report, p->ctx);
     ry_track_add(&p->report->track, p->ctx, 0);

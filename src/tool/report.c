@@ -15,6 +15,8 @@ double ry_tool_now_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+void ry_samples_begin(struct ry_samples *s) { memset(s, 0, sizeof *s); }
+
 void ry_samples_add(struct ry_samples *s, double us)
 {
     uint64_t place = s->n++;

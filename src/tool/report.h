@@ -28,6 +28,8 @@ struct ry_samples {
     double sum, worst;
     float v[SAMPLES_MAX];
 };
+/* Its pages are there from now on: what is measured later does not grow by them. */
+void ry_samples_begin(struct ry_samples *s);
 void ry_samples_add(struct ry_samples *s, double us);
 /* Of all PEs' samples together; sorts them. q 0..1; 0 without samples. */
 double ry_samples_quantile(struct ry_samples *const *s, uint32_t n, double q);
