@@ -86,7 +86,7 @@ static int reuse_step(struct ry_ep *ep, void *arg)
     for (uint32_t p = 0; p < ep->n; p++) {
         struct ry_ep_span *s = &ep->vote_span[(ep->round % 2) * ep->n + p];
 
-        if (!s->used || !votes(ep, p) ||
+        if (!s->used || !votes(ep, p) || ry_peer_state(&ep->m->peers[p]) == RY_PEER_GONE ||
             ry_channel_reusable(ry_mesh_channel(ep->m, p, 0), s->from, s->end))
             continue;
         ep->wait_for = p;

@@ -255,6 +255,7 @@ int ry_tool_exit(int status)
     case RY_ERR_DEVICE:
         return TOOL_BAD_INPUT;
     case RY_ERR_TIMEOUT:
+    case RY_ERR_PATH: /* at the start: a peer that cannot be connected */
     case RY_ERR_UNREACHABLE:
     case RY_ERR_PEER_LOST:
     case RY_ERR_LAUNCH:
