@@ -27,21 +27,23 @@ static const struct {
     int id;
     uint64_t seed;
 } known[] = {
-    {RY_MUT_ONE_WORD, 540},
-    {RY_MUT_REPLAY_FROM_ACKED, 18},
-    {RY_MUT_OPCODE_EARLY, 124},
-    {RY_MUT_NO_PROOF_READ, 119},
-    {RY_MUT_REUSE_UNFENCED, 123},
-    {RY_MUT_RELEASE_ON_ANSWER, 395},
-    {RY_MUT_QUIET_NO_SLOTS, 119},
-    {RY_MUT_NO_FENCE, 53},
-    {RY_MUT_FENCE_NO_FLUSH, 53},
-    {RY_MUT_STALE_NEWS, 43},
-    {RY_MUT_DOORBELL_STORE, 1289},
-    {RY_MUT_READY_BY_STORE, 159},
-    {RY_MUT_RESERVE_BEFORE_ROOM, 23},
-    {RY_MUT_ROOM_BY_COMPLETION, 726},
-    {RY_MUT_MOVE_WITHOUT_WAIT, 2376},
+    {RY_MUT_ONE_WORD, 285},
+    {RY_MUT_NO_PROOF_READ, 136},
+    {RY_MUT_REUSE_UNFENCED, 155},
+    {RY_MUT_RELEASE_ON_ANSWER, 1703},
+    {RY_MUT_BACK_EARLY, 160},
+    {RY_MUT_LAST_UNSIGNALLED, 438},
+    {RY_MUT_NO_FENCE, 136},
+    {RY_MUT_FENCE_NO_FLUSH, 136},
+    {RY_MUT_CUT_LOUD, 461},
+    {RY_MUT_RECORDS_KEPT, 71},
+    {RY_MUT_ANY_INCARNATION, 5209},
+    {RY_MUT_RING_UNCHECKED, 2462},
+    {RY_MUT_DOORBELL_STORE, 2462},
+    {RY_MUT_ROOM_BY_COMPLETION, 617},
+    {RY_MUT_MOVE_WITHOUT_WAIT, 175},
+    {RY_MUT_JOIN_AT_ZERO, 37},
+    {RY_MUT_MASK_ALONE, 420},
 };
 
 struct verdict {
@@ -136,6 +138,14 @@ static bool judge(int id, uint64_t first, uint64_t runs, struct verdict *v)
 static const char *by_schedule(int id)
 {
     switch (id) {
+    case RY_MUT_BASE_AFTER_CQE: /* a waiter that sleeps while its ring wraps the counter */
+        return "schedule 27";
+    case RY_MUT_LATE_PROOF: /* one that sleeps across two moves and a fence */
+        return "schedule 29";
+    case RY_MUT_MASK_UNFENCED: /* a lost PE's last writes come before their places are others' */
+        return "test_mask";
+    case RY_MUT_MASK_REOPENED: /* who is masked has crashed, and asks for nothing */
+        return "schedule 42";
     case RY_MUT_ROUTE_HALF: /* harmless, and slow */
         return "DeepEP 650";
     case RY_MUT_OLD_GID: /* a path that never comes back is no error */
