@@ -4,7 +4,8 @@
 # shellcheck source=/dev/null disable=SC2154,SC2034
 . "$(dirname "$0")/lib.sh"
 limit=1200
-quiet "$bin" ep --duration "${1:-5m}" --tokens 16 --hidden 1024 ${2:+--fault "$2"} --json "$work/j" && {
+quiet "$bin" ep --duration "${1:-5m}" --tokens 16 --hidden 1024 ${2:+--fault "$2"} \
+    --json "$work/j" && {
     # Pages of the heap are touched as routing leads to them, so the first half may grow. The gate's
     # tokens come again in the same batches after 14,156 steps: with few and short tokens that is
     # long before half-way.
