@@ -53,6 +53,12 @@ static inline void ry_emu_copy_bulk(char *dst, const char *src, uint64_t n)
 static inline void ry_emu_copy_bulk(char *dst, const char *src, uint64_t n) { memcpy(dst, src, n); }
 #endif
 
+static inline void ry_emu_put_word(uint64_t *at, uint64_t v)
+{
+    if (!RY_EMU_TSAN || RY_LD_RLX(at) != v)
+        RY_ST_REL(at, v);
+}
+
 static inline void ry_emu_copy(void *dst, const void *src, uint64_t n)
 {
     char *d = dst;
@@ -63,8 +69,8 @@ static inline void ry_emu_copy(void *dst, const void *src, uint64_t n)
 
         memcpy(v, s, n);
         if (n == 16)
-            RY_ST_REL((uint64_t *)(void *)(d + 8), v[1]);
-        RY_ST_REL((uint64_t *)(void *)d, v[0]);
+            ry_emu_put_word((uint64_t *)(void *)(d + 8), v[1]);
+        ry_emu_put_word((uint64_t *)(void *)d, v[0]);
         return;
     }
     ry_emu_copy_bulk(d, s, n);
