@@ -323,6 +323,11 @@ int ry_wait_turn(struct ry_mesh *m, struct ry_wait *w);
  * `only` (UINT32_MAX: all peers). */
 int ry_mesh_progress(struct ry_mesh *m, uint32_t only);
 
+/* What the proxy thread of the cpu handlers does in one turn: look at every ring of every channel,
+ * and ring for what was published. True: there was something. The caller keeps peers from changing.
+ */
+bool ry_mesh_proxy_look(struct ry_mesh *m);
+
 /* --- agent.c --- */
 
 /* Do everything that is due; returns the time of the next thing. One thread at a time. */

@@ -51,6 +51,22 @@ int ry_mesh_progress(struct ry_mesh *m, uint32_t only)
     return worst;
 }
 
+bool ry_mesh_proxy_look(struct ry_mesh *m)
+{
+    bool any = false;
+
+    for (uint32_t q = 0; q < m->n_pes; q++) {
+        for (uint32_t c = 0; c < m->peers[q].n_channels; c++) {
+            struct ry_out_channel *oc = &m->peers[q].out[c];
+
+            for (uint32_t i = 0; i < RY_SLOTS; i++)
+                any |= ry_proxy_step(&oc->ch->ring[i], oc->slot[i].pslot, oc->slot[i].pecho,
+                                     &oc->slot[i].proxy_last, &m->env);
+        }
+    }
+    return any;
+}
+
 void ry_wait_begin(struct ry_mesh *m, struct ry_wait *w, uint32_t from, uint64_t timeout_ns)
 {
     w->start_ns = ry_now(&m->env);

@@ -162,19 +162,10 @@ static void agent_task(void *arg)
 
 static bool proxy_look(struct ry_ctx *ctx)
 {
-    struct ry_mesh *m = &ctx->mesh;
-    bool any = false;
+    bool any;
 
     pthread_rwlock_rdlock(&ctx->peers_lock);
-    for (uint32_t q = 0; q < m->n_pes; q++) {
-        for (uint32_t c = 0; c < m->peers[q].n_channels; c++) {
-            struct ry_out_channel *oc = &m->peers[q].out[c];
-
-            for (uint32_t i = 0; i < RY_SLOTS; i++)
-                any |= ry_proxy_step(&oc->ch->ring[i], oc->slot[i].pslot, oc->slot[i].pecho,
-                                     &oc->slot[i].proxy_last, &m->env);
-        }
-    }
+    any = ry_mesh_proxy_look(&ctx->mesh);
     pthread_rwlock_unlock(&ctx->peers_lock);
     return any;
 }

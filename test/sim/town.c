@@ -58,19 +58,9 @@ static void agents(struct town *t)
 
 static void proxies(struct town *t)
 {
-    for (uint32_t i = 0; i < t->set.pes; i++) {
-        struct ry_mesh *m = town_mesh(t, i);
-
-        for (uint32_t q = 0; m->cfg.handler != RY_HANDLER_GPU && q < m->n_pes; q++) {
-            for (uint32_t k = 0; k < m->peers[q].n_channels * RY_SLOTS; k++) {
-                struct ry_out_channel *oc = &m->peers[q].out[k / RY_SLOTS];
-                struct ry_out_slot *s = &oc->slot[k % RY_SLOTS];
-
-                ry_proxy_step(&oc->ch->ring[k % RY_SLOTS], s->pslot, s->pecho, &s->proxy_last,
-                              &m->env);
-            }
-        }
-    }
+    for (uint32_t i = 0; i < t->set.pes; i++)
+        if (town_mesh(t, i)->cfg.handler != RY_HANDLER_GPU)
+            ry_mesh_proxy_look(town_mesh(t, i));
 }
 
 /* One turn of everybody, one step of time later. */
