@@ -180,8 +180,8 @@ static bool no_fence_ever(struct town *t)
         !town_until(t, failed, LONG_NS))
         return false;
     town_run(t, LONG_NS);
-    /* asked for once a life, not at every look */
-    return refusals > 0 && refusals <= 4 && !reusable_now(t) && ry_quiet(town_ctx(t, 0)) != RY_OK;
+    /* the rail has two responders, and each asks for the cut once */
+    return refusals == 2 && !reusable_now(t) && ry_quiet(town_ctx(t, 0)) != RY_OK;
 }
 
 /* After a cut the rail needs new keys: as long as there are none it is not armed. */
