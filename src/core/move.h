@@ -46,7 +46,7 @@ RY_FN int ry_move_await(struct ry_ring *r, uint64_t seq, uint64_t until, const s
  * with one already: a planned move that fails again and again must not outgrow the ring.
  * 0: all before it is visible; else the path is to be left as a failed one. */
 RY_COLD_FN int ry_move_read_through(struct ry_channel *ch, uint32_t slot, const struct ry_env *env,
-                               uint64_t *end)
+                                    uint64_t *end)
 {
     struct ry_ring *r = &ch->ring[slot];
     uint32_t move = ry_packed_move(ry_observe_ready(r));
@@ -195,8 +195,8 @@ RY_FN uint64_t ry_records_carry(const struct ry_view *l, uint32_t log, const str
 
 /* What a life that failed under a replay says of the suspicion. [s, stop) was running. */
 RY_COLD_FN void ry_move_judge(struct ry_channel *ch, uint32_t log, struct ry_ring *t, uint64_t from,
-                         uint64_t s, uint64_t stop, uint64_t end, uint64_t at, uint8_t syn,
-                         const struct ry_env *env)
+                              uint64_t s, uint64_t stop, uint64_t end, uint64_t at, uint8_t syn,
+                              const struct ry_env *env)
 {
     struct ry_ring *l = &ch->ring[log];
     bool one = ry_seq_add(s, 1) == stop;
@@ -222,8 +222,8 @@ RY_COLD_FN void ry_move_judge(struct ry_channel *ch, uint32_t log, struct ry_rin
  * record (a collapsed CQ would show flushes of the others). 0, and *done is how far the target
  * carries. PATH: it failed here too; the message was voided if it is to blame. */
 RY_COLD_FN int ry_move_alone(struct ry_channel *ch, uint32_t log, uint32_t to, uint32_t move,
-                        uint64_t from, uint64_t suspect, uint64_t end, const struct ry_env *env,
-                        uint64_t *done)
+                             uint64_t from, uint64_t suspect, uint64_t end,
+                             const struct ry_env *env, uint64_t *done)
 {
     struct ry_ring *t = &ch->ring[to];
     uint64_t start, stop = ry_move_message(&ch->ring[log], from, suspect, end, &start), s = from;
@@ -262,7 +262,7 @@ RY_COLD_FN int ry_move_alone(struct ry_channel *ch, uint32_t log, uint32_t to, u
 
 /* Copy [from, end) to slot `to`: *next is the sequence behind the proof read. */
 RY_COLD_FN void ry_move_copy(struct ry_channel *ch, uint32_t log, uint32_t to, uint32_t move,
-                        uint64_t from, uint64_t end, uint64_t *next)
+                             uint64_t from, uint64_t end, uint64_t *next)
 {
     struct ry_ring *t = &ch->ring[to];
     uint64_t messages;
@@ -400,7 +400,7 @@ RY_FN int ry_move_begin(struct ry_channel *ch, enum ry_move_kind kind, uint64_t 
  * proxy stopped in mid-submit, the context is broken. The caller holds no reservation on this
  * channel. */
 RY_COLD_FN int ry_channel_move(struct ry_channel *ch, enum ry_move_kind kind, uint64_t seen,
-                          const struct ry_env *env)
+                               const struct ry_env *env)
 {
     uint32_t log = ry_state_active(seen), move = ry_state_move(seen);
     struct ry_ring *l = &ch->ring[log];
