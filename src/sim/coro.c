@@ -83,12 +83,6 @@ bool ry_coro_start(struct ry_coro *c, void (*run)(void *), void *arg)
     return true;
 }
 
-void ry_coro_free(struct ry_coro *c)
-{
-    free(c->stack);
-    c->stack = NULL;
-}
-
 void ry_coro_resume(struct ry_coro *c)
 {
     current = c;
@@ -102,5 +96,3 @@ void ry_coro_yield(void)
 
     ry_coro_switch(&self->sp, outside_sp);
 }
-
-struct ry_coro *ry_coro_self(void) { return current; }

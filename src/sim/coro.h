@@ -17,12 +17,9 @@ struct ry_coro {
 
 /* The stack is kept from one use to the next. False: no memory. */
 bool ry_coro_start(struct ry_coro *c, void (*run)(void *), void *arg);
-void ry_coro_free(struct ry_coro *c);
 /* Run c until it yields or ends; only from outside of coroutines. */
 void ry_coro_resume(struct ry_coro *c);
 /* Back to who resumed; only from inside. */
 void ry_coro_yield(void);
-/* The coroutine that runs now; NULL outside. */
-struct ry_coro *ry_coro_self(void);
 
 #endif
