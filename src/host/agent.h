@@ -106,6 +106,8 @@ void ry_agent_condemn_rail(struct ry_peer *p, uint32_t peer_rail);
 /* And every one over a rail of ours: it went down, also if it is up again or has another GID now.
  */
 void ry_agent_condemn_own(struct ry_mesh *m, uint32_t rail);
+/* Leave the active path at once if its port is known to be down. */
+void ry_agent_leave_path(struct ry_mesh *m, struct ry_peer *p, uint32_t c);
 void ry_agent_watch(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint64_t now_ns);
 
 #endif

@@ -99,6 +99,7 @@ void ry_agent_take_news(struct ry_mesh *m, struct ry_peer *p, const struct ry_ms
     ry_agent_send(m, p->pe, &ok);
     if (msg->epoch <= p->news && !RY_MUT(RY_MUT_STALE_NEWS))
         return;
+    m->peers_news++;
     p->news = (uint32_t)msg->epoch;
     p->rails_up = msg->a;
     p->rails_drained = msg->b;

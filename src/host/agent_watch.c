@@ -189,6 +189,17 @@ static void tell_moves(struct ry_mesh *m, struct ry_peer *p, uint32_t c)
         m->on_event(m->event_arg, m, type, p->pe, c, from, rail, oc->ch);
 }
 
+void ry_agent_leave_path(struct ry_mesh *m, struct ry_peer *p, uint32_t c)
+{
+    struct ry_out_channel *oc = &p->out[c];
+    uint64_t acked;
+
+    if (ry_state_of(ry_observe_state(oc->ch)) == RY_CH_DEAD)
+        return;
+    look_at_ports(m, p, oc);
+    ry_channel_progress(oc->ch, &m->env, &acked);
+}
+
 void ry_agent_watch(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint64_t now_ns)
 {
     struct ry_out_channel *oc = &p->out[c];

@@ -194,7 +194,9 @@ struct ry_mesh {
     uint32_t rails_news; /* number of our newest RAILS message */
     uint32_t rails_told; /* and of the one that was sent to all */
     uint64_t rails_repeat_ns;
-    uint64_t watch_ns; /* the agent's, within a step: when a silence will have lasted too long */
+    uint32_t peers_news; /* pieces of news that peers have told */
+    uint32_t hurried;    /* the agent's: of both, when it last looked in a hurry */
+    uint64_t watch_ns;   /* the agent's, within a step: when a silence will have lasted too long */
     uint8_t rail_downs[RY_RAILS_MAX]; /* how often each has gone down */
     uint64_t hint;
     bool virtual_time; /* the simulator's: waits never sleep, relax is the scheduler */
