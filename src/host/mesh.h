@@ -29,6 +29,7 @@ struct ry_rail_wire {
     uint32_t distance;
     uint32_t rkey; /* heap */
     uint32_t up;
+    uint32_t link_layer; /* as in nic.h */
 };
 
 /* What the machine's topology says of a rail; where it says nothing the backend's word counts. */
