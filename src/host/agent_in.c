@@ -127,6 +127,7 @@ void ry_agent_arm_asked(struct ry_mesh *m, struct ry_peer *p, const struct ry_ms
     uint32_t i = msg->channel * RY_SLOTS + msg->slot;
     struct ry_in_slot *in = &p->in[i];
     uint64_t now_ns;
+    int rc;
 
     if (ry_peer_state(p) == RY_PEER_GONE && !RY_MUT(RY_MUT_MASK_REOPENED))
         return; /* it may live, and think that it may write here (rule 16) */
@@ -146,8 +147,12 @@ void ry_agent_arm_asked(struct ry_mesh *m, struct ry_peer *p, const struct ry_ms
     now_ns = ry_now(&m->env);
     if (now_ns < in->deaf_until_ns)
         return;
-    if (ry_agent_renew_keys(m, msg->peer_rail) != RY_OK ||
-        ry_slot_respond(m, p->pe, in, msg->peer_rail, &msg->addr) != RY_OK) {
+    rc = ry_agent_renew_keys(m, msg->peer_rail);
+    if (rc == RY_OK)
+        rc = ry_slot_respond(m, p->pe, in, msg->peer_rail, &msg->addr);
+    if (rc == RY_ERR_AGAIN)
+        return;
+    if (rc) {
         /* the port is not ready, or leads elsewhere: asked again, and a try costs real time */
         in->deaf_until_ns = now_ns + ry_agent_deaf_ns(m);
         return;

@@ -60,11 +60,15 @@ void ry_agent_armed(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *m
 {
     struct ry_out_slot *s = &p->out[msg->channel].slot[msg->slot];
     uint64_t now_ns = ry_now(&m->env);
+    int rc;
 
     if (s->state != RY_OUT_ARMING || msg->epoch != s->epoch)
         return;
     ry_st_rel32(&s->rkeys[0], (uint32_t)msg->a);
-    if (m->nic->ops->qp_connect(s->qp, &msg->addr)) {
+    rc = m->nic->ops->qp_connect(s->qp, &msg->addr);
+    if (rc == RY_ERR_AGAIN)
+        return; /* ARM is repeated, and so is its answer */
+    if (rc) {
         give_up_arming(m, p, s, now_ns, false);
         return;
     }

@@ -179,12 +179,23 @@ static bool path_only(int rc)
     return rc == RY_ERR_PATH || rc == RY_ERR_RAIL || rc == RY_ERR_DEVICE;
 }
 
+/* Nothing else is to be done meanwhile. */
+static int connect_qp(struct ry_mesh *m, struct ry_nic_qp *qp, const struct ry_qp_addr *to)
+{
+    int rc = m->nic->ops->qp_connect(qp, to);
+
+    while (rc == RY_ERR_AGAIN) {
+        ry_relax(&m->env);
+        rc = m->nic->ops->qp_connect(qp, to);
+    }
+    return rc;
+}
+
 /* A start fails when a pair of PEs has no path at all; a rejoin leaves that to the agents, who may
  * find one before an operation's time is over. */
 static int connect_pair(struct ry_mesh *m, struct ry_peer *p, const struct pair_addr *from,
                         bool rejoin)
 {
-    const struct ry_nic_ops *ops = m->nic->ops;
     uint32_t usable = 0;
     int last = RY_OK;
 
@@ -196,7 +207,7 @@ static int connect_pair(struct ry_mesh *m, struct ry_peer *p, const struct pair_
             int rc = RY_OK;
 
             if (in->qp) {
-                rc = ops->qp_connect(in->qp, &a->initiator);
+                rc = connect_qp(m, in->qp, &a->initiator);
                 in->peer = a->initiator;
                 in->epoch = m->cfg.epoch_first;
                 in->state = RY_IN_READY;
@@ -204,7 +215,7 @@ static int connect_pair(struct ry_mesh *m, struct ry_peer *p, const struct pair_
                     ry_agent_close(m, in);
             }
             if ((rc == RY_OK || path_only(rc)) && o->qp) {
-                rc = ops->qp_connect(o->qp, &a->responder);
+                rc = connect_qp(m, o->qp, &a->responder);
                 if (path_only(rc) || m->rails_cut >> o->rail & 1)
                     ry_slot_destroy(m, o);
             }
