@@ -230,8 +230,8 @@ int ry_gpu_ep_dispatch(ry_gpu_ep *ep, const ry_ep_input *in, ry_ep_output *out,
         status = ry_gpu_enter(ep->attr.device);
     if (status != RY_OK)
         return status;
-    status = dispatch(ep, sends ? in : NULL, receives ? out : NULL, rows_device, phase, call,
-                      stream);
+    status =
+        dispatch(ep, sends ? in : NULL, receives ? out : NULL, rows_device, phase, call, stream);
     if (status != RY_OK)
         return status;
     ep->dispatch_sent += sends;

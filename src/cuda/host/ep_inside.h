@@ -44,7 +44,7 @@ struct ry_gpu_ep {
     uint64_t dispatch_sent, dispatch_received, combine_sent, combine_received;
     struct ry_gpu_far far; /* n 0: every peer's memory is mapped */
     struct ry_far_span *spans;
-    uint32_t ports; /* of a PE, where peers are far */
+    uint32_t ports;              /* of a PE, where peers are far */
     void (*launched)(void *arg); /* called behind every launch; NULL: nobody */
     void *launched_arg;
 };
