@@ -94,7 +94,7 @@ for mode in ll ht; do
         json ep "$work/out" 'j["ok"] and j["lost"] == j["duplicated"] == j["corrupted"] == 0' \
             'j["masked"] > 0 and j["replaced_pes"] == 1 and j["lost_pes"] == 0'
     run "$mode, a killed node is replaced" 0 "$R" ep "${small[@]}" --duration 4s --mode $mode \
-        --fault 'kill@iter20:pe2:return=200ms;kill@iter20:pe3:return=200ms' --json - &&
+        --fault 'kill@iter20:pe2:return=100ms;kill@iter20:pe3:return=400ms' --json - &&
         json ep "$work/out" 'j["ok"] and j["lost"] == j["duplicated"] == j["corrupted"] == 0' \
             'j["masked"] > 0 and j["replaced_pes"] == 2 and j["lost_pes"] == 0'
 done
