@@ -88,6 +88,9 @@ bool ry_agent_pair_drained(const struct ry_mesh *m, const struct ry_peer *p, uin
 void ry_agent_out(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint64_t now_ns);
 void ry_agent_armed(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg);
 void ry_agent_fenced(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg);
+/* A life that never was offered ends; silent: the peer has not answered. */
+void ry_agent_give_up_arming(struct ry_mesh *m, struct ry_peer *p, struct ry_out_slot *s,
+                             uint64_t now_ns, bool silent);
 /* agent_arm.c: which path to arm next */
 void ry_agent_arm(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint64_t now_ns);
 void ry_agent_pair_failed(struct ry_mesh *m, struct ry_peer *p, uint32_t rail, uint32_t peer_rail,
@@ -101,8 +104,9 @@ int ry_agent_renew_keys(struct ry_mesh *m, uint32_t rail);
 void ry_agent_arm_asked(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg);
 void ry_agent_failed_told(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg);
 /* agent_watch.c: silence, condemned and retired paths, returns */
-/* Condemn every armed life over that rail of the peer. */
-void ry_agent_condemn_rail(struct ry_peer *p, uint32_t peer_rail);
+/* Condemn every armed life over that rail of the peer, and give up those that are probed: a good
+ * probe may be older than what happened to the rail. */
+void ry_agent_condemn_rail(struct ry_mesh *m, struct ry_peer *p, uint32_t peer_rail);
 /* And every one over a rail of ours: it went down, also if it is up again or has another GID now.
  */
 void ry_agent_condemn_own(struct ry_mesh *m, uint32_t rail);

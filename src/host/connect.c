@@ -346,20 +346,25 @@ int ry_mesh_reconnect(struct ry_mesh *m, uint32_t pe, pthread_rwlock_t *lock, ui
         rc = peer_alloc(m, p, p->memory);
     if (rc == RY_OK)
         rc = exchange(m, pe, deadline_ns);
+    if (!RY_MUT(RY_MUT_HALF_MADE))
+        p->n_channels = 0;
     pthread_rwlock_unlock(lock);
     if (rc == RY_OK)
         rc = m->boot->ops->barrier(m->boot, deadline_ns);
     if (rc)
         return rc;
     pthread_rwlock_wrlock(lock);
+    p->n_channels = n;
     open_pair(m, p);
+    if (!RY_MUT(RY_MUT_JOIN_UNTOLD))
+        m->rails_repeat_ns = 0; /* it has none of our news */
     pthread_rwlock_unlock(lock);
     return RY_OK;
 }
 
 static void peer_destroy_qps(struct ry_mesh *m, struct ry_peer *p)
 {
-    for (uint32_t i = 0; p->out && p->in && i < p->n_channels * RY_SLOTS; i++) {
+    for (uint32_t i = 0; p->out && p->in && i < p->channels_made * RY_SLOTS; i++) {
         ry_slot_destroy(m, &p->out[i / RY_SLOTS].slot[i % RY_SLOTS]);
         if (p->in[i].qp)
             m->nic->ops->qp_destroy(p->in[i].qp);

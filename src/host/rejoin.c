@@ -59,8 +59,11 @@ static int let_in(struct ry_ctx *ctx, uint32_t pe, uint64_t deadline_ns)
     ry_mesh_forget(m, pe);
     ry_ctx_unmap_peer(ctx, &m->peers[pe]);
     forget(ctx, pe);
-    for (uint32_t i = 0; i < m->hello.rails; i++) /* its keys must be good */
-        ry_agent_renew_keys(m, i);
+    for (uint32_t i = 0; i < m->hello.rails; i++) {
+        ry_agent_renew_keys(m, i); /* its keys must be good */
+        m->hello.rail[i].up = m->rails_up >> i & 1;
+        m->hello.rail[i].downs = m->rail_downs[i];
+    }
     pthread_rwlock_unlock(&ctx->peers_lock);
     rc = ry_mesh_rehello(m, pe, deadline_ns);
     if (rc == RY_OK)

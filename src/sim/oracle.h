@@ -69,8 +69,9 @@ void ry_oracle_final(void);
 void ry_oracle_fetched(uint32_t pe, uint32_t at, uint32_t word, uint64_t old);
 void ry_oracle_got(uint32_t pe, uint32_t from);
 void ry_oracle_got_away(uint32_t pe);
-/* oracle_state.c: states are legal, queues never overrun, both ends agree in the end. */
+/* oracle_state.c: states are legal, queues never overrun. */
 void ry_oracle_states(void);
+/* oracle_agree.c: let the agents come to rest; then both ends agree. */
 void ry_oracle_agree(void);
 void ry_oracle_needless(uint64_t failed);
 /* workload.c: the start of an application, and one operation. */

@@ -278,10 +278,11 @@ static void step(struct ry_sim_world *w, uint32_t i)
     w->running = NULL;
 }
 
-/* Until no application lives, an oracle has spoken, or time is over. */
+/* Until no application lives, or, while the agents settle, for as long as it takes; an oracle has
+ * spoken, or time is over. */
 void ry_sim_run_world(struct ry_sim_world *w, uint64_t limit_ns)
 {
-    while (w->live_apps && !w->failed) {
+    while ((w->live_apps || w->settling) && !w->failed) {
         uint64_t nic_ns, wake, second, next;
         uint32_t i;
 

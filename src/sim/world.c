@@ -149,10 +149,12 @@ static void agent_task(void *arg)
         uint64_t now, next;
 
         pthread_rwlock_rdlock(&pe->ctx->peers_lock);
+        pe->stepping = true;
         now = ry_sim->now_ns;
         ry_ctx_boot_events(pe->ctx);
         next = ry_agent_step(&pe->ctx->mesh, now);
         ry_amo_work(pe->ctx);
+        pe->stepping = false;
         pthread_rwlock_unlock(&pe->ctx->peers_lock);
         next = ry_min64(ry_min64(next, now + AGENT_NS), ry_sim_ctl_due(pe->boot.pe));
         now = ry_sim->now_ns;
@@ -241,7 +243,7 @@ bool ry_sim_pe_make(struct ry_sim_world *w, uint32_t i)
     pe->n_ctl = 0;
     pe->told = 0;
     pe->n_events = pe->seen_events = 0;
-    pe->finished = false;
+    pe->finished = pe->stepping = false;
     pe->rc = 0;
     ry_sim_workload_init(w, i);
     w->live_apps++;
@@ -405,6 +407,8 @@ bool ry_sim_once(struct ry_sim_world *w, const struct ry_sim_plan *plan)
         ry_sim_violate("progress: %u applications have not ended after %d ms", w->live_apps,
                        WORLD_NS / 1000000);
     }
+    if (!w->failed)
+        ry_oracle_agree();
     account(w);
     if (!w->failed)
         ry_sim_check_end(w);

@@ -87,6 +87,7 @@ struct ry_sim_pe {
     uint32_t n_events, seen_events;
     void *model; /* the workload's account */
     bool finished;
+    bool stepping; /* its agent is at work */
     int rc;
     char error[256];
 };
@@ -123,6 +124,7 @@ struct ry_sim_world {
     struct ry_sim_crash crash;
     struct ry_sim_task *running;
     uint32_t live_apps;
+    bool settling; /* no application lives, and the agents go on */
     bool failed; /* an oracle has spoken: the first violation is kept */
     char violation[512];
     char trace[RY_SIM_TRACE][200];
