@@ -80,10 +80,16 @@ void ry_agent_receive(struct ry_mesh *m, uint64_t now_ns);
 void ry_agent_events(struct ry_mesh *m);
 void ry_agent_news(struct ry_mesh *m, uint64_t now_ns);
 void ry_agent_take_news(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg);
-bool ry_agent_pair_up(const struct ry_mesh *m, const struct ry_peer *p, uint32_t rail,
-                      uint32_t peer_rail);
-bool ry_agent_pair_drained(const struct ry_mesh *m, const struct ry_peer *p, uint32_t rail,
-                           uint32_t peer_rail);
+static inline bool ry_agent_pair_up(const struct ry_mesh *m, const struct ry_peer *p, uint32_t rail,
+                                    uint32_t peer_rail)
+{
+    return (m->rails_up >> rail & 1) && (p->rails_up >> peer_rail & 1);
+}
+static inline bool ry_agent_pair_drained(const struct ry_mesh *m, const struct ry_peer *p,
+                                         uint32_t rail, uint32_t peer_rail)
+{
+    return (m->rails_drained >> rail & 1) || (p->rails_drained >> peer_rail & 1);
+}
 /* agent_out.c: our channels' slots */
 void ry_agent_out(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint64_t now_ns);
 void ry_agent_armed(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg);

@@ -89,6 +89,7 @@ static void probe_post(struct ry_mesh *m, struct ry_peer *p, uint32_t c, struct 
     ry_queue_write(&g, 0, &q, 0);
     s->probe_idx++;
     ry_queue_bell_at(&ring, s->probe_idx, &m->env);
+    RY_SLOW(); /* much may happen to the rail before its answer is looked at */
 }
 
 /* Rule 10: a run of good probes, and more than one unless there is no other path to the peer. */

@@ -93,6 +93,14 @@ static void condemn(struct ry_out_slot *s)
     __atomic_exchange_n(&s->host.condemn_epoch, s->epoch, __ATOMIC_SEQ_CST);
 }
 
+/* What a life's probes have shown was before something happened to its rail. */
+static void outdate(struct ry_mesh *m, struct ry_peer *p, struct ry_out_slot *s)
+{
+    RY_MARK("probe-outdated");
+    if (!RY_MUT(RY_MUT_OLD_PROBE))
+        ry_agent_give_up_arming(m, p, s, ry_now(&m->env), false);
+}
+
 void ry_agent_condemn_rail(struct ry_mesh *m, struct ry_peer *p, uint32_t peer_rail)
 {
     for (uint32_t i = 0; i < p->n_channels * RY_SLOTS; i++) {
@@ -100,8 +108,8 @@ void ry_agent_condemn_rail(struct ry_mesh *m, struct ry_peer *p, uint32_t peer_r
 
         if (s->peer_rail != peer_rail)
             continue;
-        if (s->state == RY_OUT_PROBING && !RY_MUT(RY_MUT_OLD_PROBE))
-            ry_agent_give_up_arming(m, p, s, ry_now(&m->env), false);
+        if (s->state == RY_OUT_PROBING)
+            outdate(m, p, s);
         else if (s->state == RY_OUT_ARMED && !s->condemned)
             condemn(s);
     }
@@ -117,8 +125,8 @@ void ry_agent_condemn_own(struct ry_mesh *m, uint32_t rail)
 
             if (s->rail != rail || s->condemned)
                 continue;
-            if (s->state == RY_OUT_PROBING && !RY_MUT(RY_MUT_OLD_PROBE))
-                ry_agent_give_up_arming(m, p, s, ry_now(&m->env), false);
+            if (s->state == RY_OUT_PROBING)
+                outdate(m, p, s);
             if (s->state != RY_OUT_ARMED)
                 continue;
             ry_st_rel64(&s->host.port_up, 0);

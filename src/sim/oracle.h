@@ -36,6 +36,7 @@ struct ry_sim_model {
     bool ready, second_done;
     struct ry_sim_stream stream[2][RY_SIM_PES]; /* to each peer */
     uint64_t seen[2][RY_SIM_PES];               /* from each peer */
+    struct ry_sector watched[2][RY_SIM_PES];    /* the signals when they were last looked at */
     uint64_t stamp, ops;
     uint32_t plain_slot[RY_SIM_PES];
     uint64_t plain_stamp[RY_SIM_PES][RY_SIM_SLOTS];
