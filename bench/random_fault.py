@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""The flags of one random run of `railyard ep`, one word a line; the seed alone decides.
+"""The flags of one random run of `railyard ep`, one word a line; the seed alone decides. With
+SECONDS: only a plan of faults for so long, one every few seconds, for 8 PEs with 2 rails.
 
-usage: random_fault.py SEED
+usage: random_fault.py SEED [SECONDS]
 """
 import random
 import sys
@@ -10,9 +11,15 @@ KINDS = ["port-down", "flap", "stall", "drop", "ack-drop", "delay", "ghost", "cq
          "qp-error", "nic-down", "slow", "gid-change"]
 
 
+EVENTS_MAX = 250  # the library takes 256
+
+
 def main():
     r = random.Random(int(sys.argv[1]))
+    seconds = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     pes, rails = r.choice([2, 4, 6]), r.choice([2, 2, 3, 4])
+    if seconds:
+        pes, rails = 8, 2
 
     def ms(least, most):
         return f"{r.randint(least, most)}ms"
@@ -23,6 +30,8 @@ def main():
     def event():
         kind = r.choice(KINDS)
         when = r.choice([ms(0, 400), f"op{r.randint(1, 2000)}", f"iter{r.randint(0, 50)}"])
+        if seconds:
+            when = ms(500, 1000 * seconds - 1000)
         rail = f"rail{r.randrange(rails)}"
         target = r.choice([f"pe{r.randrange(pes)}/{rail}"] * 3 + [rail])
         keys = {
@@ -38,6 +47,9 @@ def main():
         }
         return f"{kind}@{when}:{target}" + (":" + keys[kind] if kind in keys else "")
 
+    if seconds:
+        print(";".join(event() for _ in range(min(EVENTS_MAX, seconds // 2))))
+        return
     spec = ";".join(event() for _ in range(r.randint(1, 5)))
     words = ["--pes", str(pes), "--rails", str(rails), "--mode", r.choice(["ll", "ht"]),
              "--dtype", r.choice(["bf16", "fp8"]),

@@ -54,13 +54,15 @@ RY_API uint32_t ry_incarnation(const ry_ctx *ctx);
  * quiet). Errors: TIMEOUT, UNREACHABLE, PEER_LOST. */
 RY_API int ry_barrier(ry_ctx *ctx);
 
-/* A replacement of a lost PE (started by the launcher under its rank) waits to be let in: its
- * number, or -1. Any thread. */
+/* Each PE that was lost has a replacement (started by the launcher under its rank) that waits to be
+ * let in: the first one's number; -1: nobody is missing, or one still has nobody in its place. Any
+ * thread. */
 RY_API int ry_joining(const ry_ctx *ctx);
-/* Let it in: collective over the survivors, at a point that they have agreed on; the replacement is
- * inside ry_ctx_create meanwhile. Afterwards it is a peer like any other, and its memory is new and
- * zero. Objects that all PEs had made by ry_malloc before stand at the same offsets in its heap
- * once it has made the same calls. Errors: AGAIN (nobody waits), LAUNCH (it ended meanwhile),
+/* Let all of them in: collective over the survivors, at a point that they have agreed on; the
+ * replacements are inside ry_ctx_create meanwhile. Afterwards each is a peer like any other, and
+ * its memory is new and zero. Objects that all PEs had made by ry_malloc before stand at the same
+ * offsets in its heap once it has made the same calls. Errors: AGAIN (nobody waits), LAUNCH (one
+ * ended meanwhile, or one more was lost: the job goes on without them, and it may be tried again),
  * TIMEOUT, CONFIG. */
 RY_API int ry_rejoin(ry_ctx *ctx);
 

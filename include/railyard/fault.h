@@ -15,6 +15,9 @@ extern "C" {
 RY_API int ry_fault_plan(ry_ctx *ctx, const char *spec, uint64_t seed);
 /* Does the SPEC parse, for a job of this shape? */
 RY_API int ry_fault_check(const char *spec, uint32_t n_pes, uint32_t rails);
+/* return_ns: [n_pes], how long after each PE's death its replacement comes, by the kills of a SPEC
+ * that fits; 0: none does. Errors: INVALID, NO_MEMORY. */
+RY_API int ry_fault_returns(const char *spec, uint32_t n_pes, uint64_t *return_ns);
 /* Tell the planner how far the job is: iteration number, from 0. Operations are counted by the
  * context. */
 RY_API void ry_fault_iteration(ry_ctx *ctx, uint64_t iteration);

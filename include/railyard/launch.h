@@ -25,6 +25,9 @@ typedef struct ry_launch_cfg {
     int quiet;              /* no lines on stderr but errors */
     uint32_t restarts;      /* replacements in all, each PE that dies after the start gets one */
     uint64_t restart_delay_ns;
+    /* [n_pes], instead of the two: the first time that a PE dies after the start, it gets a
+     * replacement so much later; 0: it gets none. NULL: the two count. */
+    const uint64_t *return_ns;
     uint64_t start_timeout_ns; /* from the first PE that joins until the last; 0: 60 s */
     /* Called for each result that a PE hands over (ry_launch_report), as it comes; may be NULL. */
     void (*on_report)(void *arg, uint32_t pe, const void *data, size_t len);

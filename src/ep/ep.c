@@ -91,6 +91,7 @@ static void release(struct ry_ep *ep)
     free(ep->peer);
     free(ep->active);
     free(ep->gone);
+    free(ep->join_set);
     free(ep->told);
     free(ep->vote_span);
     free(ep->by_nic);
@@ -131,6 +132,7 @@ static bool make(struct ry_ep *ep)
     ep->active = take(&ok, ep->words, 1, sizeof(*ep->active));
     ep->told = take(&ok, ep->words, 1, sizeof(*ep->told));
     ep->gone = take(&ok, ep->words, 1, sizeof(*ep->gone));
+    ep->join_set = take(&ok, ep->words, 1, sizeof(*ep->join_set));
     ep->vote_span = take(&ok, ep->n, 2, sizeof(*ep->vote_span));
     ep->peer = take(&ok, ep->n, 1, sizeof(*ep->peer));
     ep->span = take(&ok, (size_t)RY_EP_KINDS * ep->l.generations, (size_t)ep->n * ep->channels,
@@ -171,7 +173,6 @@ static struct ry_ep *begin(ry_ctx *ctx, const ry_ep_attr *attr, const struct ry_
     ep->words = (ep->n + 63) / 64;
     ep->channels = 1;
     ep->hint = RY_EP_NO_PE;
-    ep->join_pe = RY_EP_NO_PE;
     for (uint32_t p = 0; p < ep->n; p++)
         if (p != ep->pe && ep->m->peers[p].n_channels > ep->channels)
             ep->channels = ep->m->peers[p].n_channels;

@@ -99,12 +99,12 @@ struct ry_ep {
     uint64_t forward_done, cross_done;
 
     /* masks */
-    uint64_t *gone;   /* [words]: known to be lost */
-    uint64_t *told;   /* [words]: ry_ep_active: whose part is in the last result */
-    uint64_t round;   /* votes so far */
-    uint32_t hint;    /* what others vote on: the number of a PE, or n + that of one that joins */
-    uint32_t join_pe; /* who is let in before dispatch join_at */
-    uint64_t join_at;
+    uint64_t *gone;     /* [words]: known to be lost */
+    uint64_t *told;     /* [words]: ry_ep_active: whose part is in the last result */
+    uint64_t round;     /* votes so far */
+    uint32_t hint;      /* what others vote on: the number of a PE, or n: to let replacements in */
+    uint64_t *join_set; /* [words]: who is let in before dispatch join_at */
+    uint64_t join_at;   /* 0: no join is agreed on */
     bool settling;
     struct ry_ep_span *vote_span; /* [2, n] */
 
@@ -251,8 +251,8 @@ int ry_ep_agree(ry_ctx *ctx, const ry_ep_attr *attr);
 /* Collective: all tell where the exchange stands; who is fresh takes it over from those who are
  * not. */
 int ry_ep_meet(struct ry_ep *ep, bool fresh);
-/* A replacement that waits and is not voted on yet, or RY_EP_NO_PE. */
-uint32_t ry_ep_joiner(const struct ry_ep *ep);
+/* Are all that are lost masked, do replacements of all wait, and has nobody voted on it yet? */
+bool ry_ep_join_due(const struct ry_ep *ep);
 /* Before a dispatch: let in who is due. */
 int ry_ep_join(struct ry_ep *ep);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A replacement takes the place of a lost PE (rule 16). Survivors vote on the dispatch before which
- * it is let in, the first that none of them has begun; there they meet it: in ry_rejoin while it
- * makes its context, then in the collectives of ry_ep_create, where it is told where the exchange
- * stands. It begins behind every generation and round that the survivors have seen. */
+/* Replacements take the places of lost PEs (rule 16), of all that are missing at once. Survivors
+ * vote on the dispatch before which they are let in, the first that none of them has begun; there
+ * they meet them: in ry_ctx_rejoin while those make their contexts, then in the collectives of
+ * ry_ep_create, where they are told where the exchange stands. They begin behind every generation
+ * and round that the survivors have seen. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,16 +40,19 @@ int ry_ep_agree(ry_ctx *ctx, const ry_ep_attr *attr)
     return rc;
 }
 
-/* A replacement takes over where the others are. */
-static void adopt(struct ry_ep *ep, const struct state *s, const uint64_t *active)
+/* A replacement takes over where the others are; who is let in beside it takes part too. */
+static void adopt(struct ry_ep *ep, const struct state *s, const uint8_t *all, size_t bytes)
 {
+    const uint64_t *active = (const uint64_t *)(const void *)(s + 1);
     uint64_t gen = RY_MUT(RY_MUT_JOIN_AT_ZERO) ? 0 : s->gen;
 
     ep->sent = ep->received = ep->returned = ep->combined = gen;
     ep->forward_done = ep->cross_done = gen;
     ep->round = s->round;
     memcpy(ep->active, active, ep->words * sizeof(*active));
-    ry_ep_add(ep->active, ep->pe);
+    for (uint32_t p = 0; p < ep->n; p++)
+        if (((const struct state *)(const void *)(all + p * bytes))->fresh)
+            ry_ep_add(ep->active, p);
     memcpy(ep->told, ep->active, ep->words * sizeof(*active));
     for (uint32_t p = 0; p < ep->n; p++)
         if (!ry_ep_on(ep, p))
@@ -73,7 +77,7 @@ int ry_ep_meet(struct ry_ep *ep, bool fresh)
 
         if (s->fresh)
             continue;
-        adopt(ep, s, (const uint64_t *)(const void *)(s + 1));
+        adopt(ep, s, all, bytes);
         break;
     }
     free(mine);
@@ -81,14 +85,20 @@ int ry_ep_meet(struct ry_ep *ep, bool fresh)
     return rc ? rc : ry_barrier(ep->ctx);
 }
 
-uint32_t ry_ep_joiner(const struct ry_ep *ep)
+bool ry_ep_join_due(const struct ry_ep *ep)
 {
-    int p = ry_joining(ep->ctx);
+    bool any = false;
 
-    if (p < 0 || (uint32_t)p == ep->join_pe || ry_ep_on(ep, (uint32_t)p) ||
-        !ry_ep_has(ep->gone, (uint32_t)p))
-        return RY_EP_NO_PE;
-    return (uint32_t)p;
+    if (ep->join_at)
+        return false;
+    for (uint32_t p = 0; p < ep->n; p++) {
+        if (!ry_ep_has(ep->gone, p))
+            continue;
+        if (ry_ep_on(ep, p) || !ry_ctx_waits(ep->ctx, p))
+            return false;
+        any = true;
+    }
+    return any;
 }
 
 /* Nothing of the predecessor counts any more; its words here are old, and so are ours for it. */
@@ -123,12 +133,26 @@ static void let_in(struct ry_ep *ep, uint32_t p)
 static int notice_step(struct ry_ep *ep, void *arg)
 {
     (void)arg;
-    return ry_joining(ep->ctx) == (int)ep->join_pe;
+    for (uint32_t p = 0; p < ep->n; p++)
+        if (ry_ep_has(ep->join_set, p) && !ry_ctx_came(ep->ctx, p))
+            return 0;
+    return 1;
+}
+
+/* The paths of the new peers fit into what was made for their predecessors. */
+static int check_channels(const struct ry_ep *ep)
+{
+    for (uint32_t p = 0; p < ep->n; p++)
+        if (ry_ep_has(ep->join_set, p) && ep->m->peers[p].n_channels > ep->channels)
+            return ry_fail(RY_ERR_CONFIG,
+                           "pe %" PRIu32 " comes back with %" PRIu32 " channels, and %" PRIu32
+                           " are the most: give it the rails of its predecessor",
+                           p, ep->m->peers[p].n_channels, ep->channels);
+    return RY_OK;
 }
 
 static int join(struct ry_ep *ep)
 {
-    uint32_t p = ep->join_pe;
     int rc;
 
     ep->settling = true; /* no votes: all survivors are on their way here */
@@ -136,25 +160,23 @@ static int join(struct ry_ep *ep)
     ep->settling = false;
     if (rc)
         return rc;
-    rc = ry_rejoin(ep->ctx);
-    if (rc == RY_ERR_LAUNCH) {
-        ep->join_at = UINT64_MAX; /* it ended again before it was in: still masked */
-        return RY_OK;
-    }
-    ep->join_pe = RY_EP_NO_PE;
-    forget(ep, p); /* before it writes here, behind the barrier of ry_ep_meet */
-    if (rc == RY_OK && ep->m->peers[p].n_channels > ep->channels)
-        rc = ry_fail(RY_ERR_CONFIG,
-                     "pe %" PRIu32 " comes back with %" PRIu32 " channels, and %" PRIu32
-                     " are the most: give it the rails of its predecessor",
-                     p, ep->m->peers[p].n_channels, ep->channels);
+    ep->join_at = 0;
+    rc = ry_ctx_rejoin(ep->ctx, ep->join_set);
+    if (rc == RY_ERR_LAUNCH)
+        return RY_OK; /* one ended again before it was in, or one more is lost: still masked */
+    for (uint32_t p = 0; p < ep->n; p++)
+        if (ry_ep_has(ep->join_set, p))
+            forget(ep, p); /* before it writes here, behind the barrier of ry_ep_meet */
+    if (rc == RY_OK)
+        rc = check_channels(ep);
     if (rc == RY_OK)
         rc = ry_ep_agree(ep->ctx, &ep->attr);
     if (rc == RY_OK)
         rc = ry_ep_meet(ep, false);
-    if (rc == RY_OK)
-        let_in(ep, p);
-    else
+    for (uint32_t p = 0; p < ep->n && rc == RY_OK; p++)
+        if (ry_ep_has(ep->join_set, p))
+            let_in(ep, p);
+    if (rc)
         ry_ep_break(ep, rc);
     return rc;
 }
@@ -163,7 +185,7 @@ int ry_ep_join(struct ry_ep *ep)
 {
     int rc = ry_ep_unsettled(ep) ? ry_ep_settle(ep) : RY_OK;
 
-    if (rc || ep->join_pe == RY_EP_NO_PE || ep->sent + 1 < ep->join_at || ep->combined != ep->sent)
+    if (rc || !ep->join_at || ep->sent + 1 < ep->join_at || ep->combined != ep->sent)
         return rc;
     return join(ep);
 }

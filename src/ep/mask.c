@@ -49,7 +49,7 @@ static bool look(struct ry_ep *ep)
 
 bool ry_ep_unsettled(struct ry_ep *ep)
 {
-    bool due = look(ep) || ry_ep_joiner(ep) != RY_EP_NO_PE;
+    bool due = look(ep) || ry_ep_join_due(ep);
 
     for (uint32_t p = 0; p < ep->n && !due; p++)
         due = votes(ep, p) && voted(ep, p) > ep->round;
@@ -61,14 +61,14 @@ int ry_ep_refused(struct ry_ep *ep, uint32_t p, int rc)
     return ry_peer_state(&ep->m->peers[p]) == RY_PEER_GONE ? RY_OK : rc;
 }
 
-/* What the next round is about: the first that is lost and not masked, then who wants to join, or
+/* What the next round is about: the first that is lost and not masked, then who wait to join, or
  * what the others name, whichever is the least. */
 static uint32_t target_of(struct ry_ep *ep)
 {
     uint32_t best = ep->hint;
 
-    if (ry_ep_joiner(ep) != RY_EP_NO_PE)
-        best = ry_min32(best, ep->n + ry_ep_joiner(ep));
+    if (ry_ep_join_due(ep))
+        best = ry_min32(best, ep->n);
     for (uint32_t p = 0; p < ep->n; p++)
         if (ry_ep_has(ep->gone, p) && ry_ep_on(ep, p))
             best = ry_min32(best, p);
@@ -265,10 +265,11 @@ static int mask(struct ry_ep *ep, uint32_t target)
     return rc;
 }
 
-/* A replacement is let in before the first dispatch that nobody has begun. */
-static void plan_join(struct ry_ep *ep, uint32_t p)
+/* All that are lost, and the votes name the same, are let in before the first dispatch that nobody
+ * has begun. */
+static void plan_join(struct ry_ep *ep)
 {
-    ep->join_pe = p;
+    memcpy(ep->join_set, ep->gone, ep->words * sizeof(*ep->gone));
     ep->join_at = ep->sent + 1;
     for (uint32_t q = 0; q < ep->n; q++)
         if (votes(ep, q))
@@ -278,9 +279,10 @@ static void plan_join(struct ry_ep *ep, uint32_t p)
 static int act(struct ry_ep *ep, uint32_t target)
 {
     if (target >= ep->n) {
-        plan_join(ep, target - ep->n);
+        plan_join(ep);
         return RY_OK;
     }
+    ep->join_at = 0; /* one more is missing: the round that lets them in could not be complete */
     ry_ep_add(ep->gone, target);
     return mask(ep, target);
 }

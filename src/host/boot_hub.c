@@ -42,7 +42,8 @@ struct hub_boot {
 
 struct hub_pe {
     enum pe_state state;
-    bool held; /* its boot has not been closed yet */
+    bool held;    /* its boot has not been closed yet */
+    bool settled; /* this incarnation has been through a collective */
     uint32_t incarnation;
     int wake;
     struct message *ring;
@@ -140,12 +141,15 @@ static int fill_part(struct part *p, enum round_kind kind, const void *in, size_
     return RY_OK;
 }
 
-/* Which PE keeps the round from ever completing; n_pes if none. */
-static uint32_t gone(const struct ry_hub *hub)
+/* Which PE keeps the round of this one from ever completing; n_pes if none. A replacement waits in
+ * its first collective until nobody is dead. */
+static uint32_t gone(const struct ry_hub *hub, uint32_t pe)
 {
+    bool arrives = hub->pes[pe].incarnation > 0 && !hub->pes[pe].settled;
     uint32_t i = 0;
 
-    while (i < hub->n_pes && hub->pes[i].state != PE_DEAD && hub->pes[i].state != PE_CLOSED)
+    while (i < hub->n_pes && hub->pes[i].state != PE_CLOSED &&
+           (arrives || hub->pes[i].state != PE_DEAD))
         i++;
     return i;
 }
@@ -189,11 +193,11 @@ static int fail_late(struct ry_hub *hub, enum round_kind kind)
                    round_names[kind], missing(hub));
 }
 
-static int fail_gone(struct ry_hub *hub, enum round_kind kind)
+static int fail_gone(struct ry_hub *hub, uint32_t pe, enum round_kind kind)
 {
     return ry_fail(RY_ERR_LAUNCH,
                    "%s: pe %u ended while starting: see its own message for the cause",
-                   round_names[kind], gone(hub));
+                   round_names[kind], gone(hub, pe));
 }
 
 /* Called with the lock held; returns with it held. RY_OK: the round drains and leave() must follow.
@@ -205,8 +209,8 @@ static int enter(struct ry_hub *hub, uint32_t pe, enum round_kind kind, const vo
         if (wait_change(hub, deadline_ns) == ETIMEDOUT)
             return fail_late(hub, kind);
     }
-    if (gone(hub) < hub->n_pes)
-        return fail_gone(hub, kind);
+    if (gone(hub, pe) < hub->n_pes)
+        return fail_gone(hub, pe, kind);
     struct part *p = &hub->parts[pe];
     int rc = fill_part(p, kind, in, len);
 
@@ -222,13 +226,13 @@ static int enter(struct ry_hub *hub, uint32_t pe, enum round_kind kind, const vo
         pthread_cond_broadcast(&hub->change);
     }
     while (!hub->draining) {
-        bool dead = gone(hub) < hub->n_pes;
+        bool dead = gone(hub, pe) < hub->n_pes;
 
         if (!dead && wait_change(hub, deadline_ns) != ETIMEDOUT)
             continue;
         if (hub->draining)
             break;
-        rc = dead ? fail_gone(hub, kind) : fail_late(hub, kind);
+        rc = dead ? fail_gone(hub, pe, kind) : fail_late(hub, kind);
         clear_part(p);
         hub->arrived--;
         return rc;
@@ -270,6 +274,7 @@ static int collective(struct ry_boot *b, enum round_kind kind, const void *in, s
         if (rc == RY_OK && take)
             rc = take(hub, out, offs);
         pthread_mutex_lock(&hub->lock);
+        hub->pes[b->pe].settled = true;
         leave(hub);
     }
     pthread_mutex_unlock(&hub->lock);
@@ -607,6 +612,7 @@ int ry_hub_revive(struct ry_hub *hub, uint32_t pe)
     } else {
         hub->pes[pe].state = PE_ABSENT;
         hub->pes[pe].incarnation++;
+        hub->pes[pe].settled = false;
         hub->pes[pe].event_head = 0;
         hub->pes[pe].head = 0;
     }

@@ -257,13 +257,13 @@ static size_t blob_offset(const struct ry_mesh *m, uint32_t owner, uint32_t to)
     return n * sizeof(struct pair_addr);
 }
 
-/* Of all peers, or in a rejoin of `only` one: the other parts of the blob are then zero. */
-static bool wanted(const struct ry_mesh *m, uint32_t q, uint32_t only)
+/* Of all peers, or in a rejoin of those in `set`: the other parts of the blob are then zero. */
+static bool wanted(const struct ry_mesh *m, uint32_t q, const uint64_t *set)
 {
-    return q != m->pe && (only == UINT32_MAX || q == only);
+    return q != m->pe && ry_mesh_in_set(set, q);
 }
 
-static int exchange(struct ry_mesh *m, uint32_t only, uint64_t deadline_ns)
+static int exchange(struct ry_mesh *m, const uint64_t *set, uint64_t deadline_ns)
 {
     size_t mine = blob_offset(m, m->pe, m->n_pes);
     size_t *offs = calloc(m->n_pes + 1u, sizeof(*offs));
@@ -271,13 +271,13 @@ static int exchange(struct ry_mesh *m, uint32_t only, uint64_t deadline_ns)
     int rc = offs && blob ? RY_OK : ry_fail(RY_ERR_NO_MEMORY, "no memory for the exchange");
 
     for (uint32_t q = 0; rc == RY_OK && q < m->n_pes; q++)
-        if (wanted(m, q, only))
+        if (wanted(m, q, set))
             rc =
                 create_pair(m, &m->peers[q], (struct pair_addr *)(blob + blob_offset(m, m->pe, q)));
     if (rc == RY_OK)
         rc = m->boot->ops->allgatherv(m->boot, blob, mine, (void **)&all, offs, deadline_ns);
     for (uint32_t q = 0; rc == RY_OK && q < m->n_pes; q++) {
-        if (!wanted(m, q, only))
+        if (!wanted(m, q, set))
             continue;
         if (offs[q + 1] - offs[q] != blob_offset(m, q, m->n_pes))
             rc = ry_fail(RY_ERR_PROTOCOL, "pe %u sent %zu bytes of addresses instead of %zu", q,
@@ -285,7 +285,7 @@ static int exchange(struct ry_mesh *m, uint32_t only, uint64_t deadline_ns)
         else
             rc = connect_pair(m, &m->peers[q],
                               (const struct pair_addr *)(all + offs[q] + blob_offset(m, q, m->pe)),
-                              only != UINT32_MAX || m->hello.incarnation);
+                              set || m->hello.incarnation);
     }
     free(all);
     free(blob);
@@ -315,7 +315,7 @@ int ry_mesh_connect(struct ry_mesh *m, uint64_t deadline_ns)
         if (q != m->pe)
             rc = attach(m, q);
     if (rc == RY_OK)
-        rc = exchange(m, UINT32_MAX, deadline_ns);
+        rc = exchange(m, NULL, deadline_ns);
     if (rc == RY_OK)
         rc = m->boot->ops->barrier(m->boot, deadline_ns);
     for (uint32_t q = 0; rc == RY_OK && q < m->n_pes; q++)
@@ -324,47 +324,70 @@ int ry_mesh_connect(struct ry_mesh *m, uint64_t deadline_ns)
     return rc;
 }
 
-/* The peer is half made while the exchange runs: nobody but this thread looks at it then, because
- * it has no channels yet (n_channels is 0 until it is opened). */
-int ry_mesh_reconnect(struct ry_mesh *m, uint32_t pe, pthread_rwlock_t *lock, uint64_t deadline_ns)
+/* Attached, and rings as at the start: a proxy, which remembers none, would ring old ones. */
+static int renew(struct ry_mesh *m, struct ry_peer *p)
 {
-    struct ry_peer *p = &m->peers[pe];
-    uint32_t n = ry_plan_channels(&m->hello, &p->hello, m->cfg.channels);
-    int rc;
+    uint32_t n = ry_plan_channels(&m->hello, &p->hello, m->cfg.channels), made = p->channels_made;
+    int rc = RY_OK;
 
-    if (n > p->channels_made)
+    if (n > made)
         return ry_fail(
             RY_ERR_CONFIG,
             "pe %u comes back with %u rails and needs %u channels instead of %u: give it "
             "the rails of its predecessor",
-            pe, p->hello.rails, n, p->channels_made);
-    pthread_rwlock_wrlock(lock);
-    rc = attach(m, pe);
-    /* producer slots as at the start: the proxy, which remembers none, would ring old ones */
+            p->pe, p->hello.rails, n, made);
+    rc = attach(m, p->pe);
     memset(p->memory, 0, n * slot_bytes(m) * RY_SLOTS);
     if (rc == RY_OK)
         rc = peer_alloc(m, p, p->memory);
+    p->channels_made = made;
+    return rc;
+}
+
+static void show(struct ry_mesh *m, const uint64_t *set, bool on)
+{
+    for (uint32_t q = 0; q < m->n_pes; q++) {
+        struct ry_peer *p = &m->peers[q];
+
+        if (wanted(m, q, set))
+            p->n_channels = on ? ry_plan_channels(&m->hello, &p->hello, m->cfg.channels) : 0;
+    }
+}
+
+/* The peers are half made until their paths are open: nobody but this thread looks at them then,
+ * because they have no channels (n_channels is 0). An agent that did would arm a path of its own in
+ * a slot that the opening then offers. */
+int ry_mesh_reconnect(struct ry_mesh *m, const uint64_t *set, pthread_rwlock_t *lock,
+                      uint64_t deadline_ns)
+{
+    int rc = RY_OK;
+
+    pthread_rwlock_wrlock(lock);
+    for (uint32_t q = 0; rc == RY_OK && q < m->n_pes; q++)
+        if (wanted(m, q, set))
+            rc = renew(m, &m->peers[q]);
     if (rc == RY_OK)
-        rc = exchange(m, pe, deadline_ns);
-    if (!RY_MUT(RY_MUT_HALF_MADE))
-        p->n_channels = 0;
+        rc = exchange(m, set, deadline_ns);
+    if (rc == RY_OK && !RY_MUT(RY_MUT_HALF_MADE))
+        show(m, set, false);
     pthread_rwlock_unlock(lock);
-    if (rc == RY_OK)
-        rc = m->boot->ops->barrier(m->boot, deadline_ns);
     if (rc)
         return rc;
+    rc = m->boot->ops->barrier(m->boot, deadline_ns);
     pthread_rwlock_wrlock(lock);
-    p->n_channels = n;
-    open_pair(m, p);
+    show(m, set, true);
+    for (uint32_t q = 0; rc == RY_OK && q < m->n_pes; q++)
+        if (wanted(m, q, set))
+            open_pair(m, &m->peers[q]);
     if (!RY_MUT(RY_MUT_JOIN_UNTOLD))
-        m->rails_repeat_ns = 0; /* it has none of our news */
+        m->rails_repeat_ns = 0; /* they have none of our news */
     pthread_rwlock_unlock(lock);
-    return RY_OK;
+    return rc;
 }
 
 static void peer_destroy_qps(struct ry_mesh *m, struct ry_peer *p)
 {
-    for (uint32_t i = 0; p->out && p->in && i < p->channels_made * RY_SLOTS; i++) {
+    for (uint32_t i = 0; p->out && p->in && i < p->n_channels * RY_SLOTS; i++) {
         ry_slot_destroy(m, &p->out[i / RY_SLOTS].slot[i % RY_SLOTS]);
         if (p->in[i].qp)
             m->nic->ops->qp_destroy(p->in[i].qp);
@@ -395,6 +418,8 @@ void ry_mesh_forget(struct ry_mesh *m, uint32_t pe)
     p->mapped = old.mapped;
     p->memory = memory;
     p->channels_made = made;
+    p->came = old.came;
+    p->fell = old.fell;
 }
 
 void ry_mesh_teardown_qps(struct ry_mesh *m)

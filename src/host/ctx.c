@@ -210,7 +210,7 @@ static int join_job(struct ry_ctx *ctx, uint64_t deadline_ns)
         ctx->mallocs_theirs = ry_max64(ctx->mallocs_theirs, h->mallocs);
     }
     if (rc == RY_OK)
-        rc = ry_ctx_map_peers(ctx, &ex, UINT32_MAX, deadline_ns);
+        rc = ry_ctx_map_peers(ctx, &ex, NULL, deadline_ns);
     if (rc == RY_OK)
         rc = ry_mesh_connect(&ctx->mesh, deadline_ns);
     if (rc == RY_OK)

@@ -39,8 +39,7 @@ struct ry_ctx {
     bool stop; /* atomic */
     int wake_fd, proxy_fd;
     uint32_t proxy_spin;
-    bool threads;     /* PEs are threads of this process */
-    uint32_t joining; /* atomic: PE that waits to be let in, plus one */
+    bool threads; /* PEs are threads of this process */
     /* ry_malloc calls so far, and for a replacement those of the others: up to them it gives what
      * they have, without asking them */
     uint64_t mallocs, mallocs_theirs;
@@ -48,7 +47,7 @@ struct ry_ctx {
     struct ry_log log;
     uint64_t told_ns[RY_RAILS_MAX];
     uint64_t ports_due_ns; /* ctx_rails.c */
-    pthread_mutex_t lock; /* event callback, fault plan, status */
+    pthread_mutex_t lock;  /* event callback, fault plan, status */
     ry_event_cb event_cb;
     void *event_arg;
 
@@ -70,8 +69,8 @@ void ry_ctx_pick_nic(struct ry_config *c);
 int ry_ctx_open_nic(struct ry_ctx *ctx, struct ry_nic **out);
 /* The emulated ports that RAILYARD_HCA takes of so many, in its order: place[] and *n. CONFIG. */
 int ry_ctx_select_emu(const struct ry_config *c, uint32_t ports, uint32_t *place, uint32_t *n);
-/* Exchanges descriptors with all and maps `only` (UINT32_MAX: all peers). */
-int ry_ctx_map_peers(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint32_t only,
+/* Exchanges descriptors with all and maps those in `set` (NULL: all peers). */
+int ry_ctx_map_peers(struct ry_ctx *ctx, const struct ry_nic_export *ex, const uint64_t *set,
                      uint64_t deadline_ns);
 void ry_ctx_unmap_peer(struct ry_ctx *ctx, struct ry_peer *p);
 /* PEs that were lost or have joined, as the bootstrap tells; the agent's, with peers_lock held. */
@@ -80,6 +79,12 @@ int ry_ctx_threads_start(struct ry_ctx *ctx);
 void ry_ctx_threads_stop(struct ry_ctx *ctx);
 void ry_ctx_event(void *arg, const struct ry_mesh *m, int type, uint32_t peer, uint32_t channel,
                   uint32_t rail, uint32_t to_rail, const struct ry_channel *ch);
+
+/* rejoin.c. Has a replacement of that lost PE come since it was met, whatever became of it? Does
+ * one wait? And ry_rejoin for those in `set`, a bit each, who are all that are missing. */
+bool ry_ctx_came(const struct ry_ctx *ctx, uint32_t pe);
+bool ry_ctx_waits(const struct ry_ctx *ctx, uint32_t pe);
+int ry_ctx_rejoin(struct ry_ctx *ctx, const uint64_t *set);
 
 /* ctx_rails.c */
 int ry_ctx_choose_homes(struct ry_ctx *ctx);

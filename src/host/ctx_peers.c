@@ -37,7 +37,7 @@ static int map_peer(struct ry_ctx *ctx, struct ry_peer *p, const int *fds)
     return rc;
 }
 
-int ry_ctx_map_peers(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint32_t only,
+int ry_ctx_map_peers(struct ry_ctx *ctx, const struct ry_nic_export *ex, const uint64_t *set,
                      uint64_t deadline_ns)
 {
     uint32_t n = ctx->mesh.n_pes;
@@ -51,7 +51,7 @@ int ry_ctx_map_peers(struct ry_ctx *ctx, const struct ry_nic_export *ex, uint32_
     if (ctx->heap_fd >= 0)
         rc = ctx->boot->ops->share_fds(ctx->boot, mine, ex->fd >= 0 ? 2 : 1, fds, deadline_ns);
     for (uint32_t q = 0; rc == RY_OK && q < n; q++)
-        if (q != ctx->mesh.pe && (only == UINT32_MAX || only == q))
+        if (q != ctx->mesh.pe && ry_mesh_in_set(set, q))
             rc = map_peer(ctx, &ctx->mesh.peers[q], &fds[q * RY_BOOT_FDS_MAX]);
     for (uint32_t i = 0; i < n * RY_BOOT_FDS_MAX; i++)
         if (fds[i] >= 0)

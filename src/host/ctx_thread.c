@@ -65,16 +65,21 @@ void ry_ctx_boot_events(struct ry_ctx *ctx)
     while (ctx->boot->ops->poll_event(ctx->boot, &ev) == 1) {
         if (ev.pe >= ctx->mesh.n_pes || ev.pe == ctx->mesh.pe)
             continue;
-        if (ev.type == RY_BOOT_PE_LOST) {
-            bool known = ry_peer_state(&ctx->mesh.peers[ev.pe]) == RY_PEER_GONE;
+        struct ry_peer *p = &ctx->mesh.peers[ev.pe];
 
+        if (ev.type == RY_BOOT_PE_LOST) {
+            bool known = ry_peer_state(p) == RY_PEER_GONE;
+
+            if (ev.incarnation < p->hello.incarnation)
+                continue; /* old news: a life before the one that this PE met */
+            __atomic_store_n(&p->fell, ev.incarnation, __ATOMIC_RELEASE);
             ry_agent_peer_lost(&ctx->mesh, ev.pe);
             if (known)
                 continue;
             ry_ctx_event(ctx, &ctx->mesh, RY_EVENT_PEER_LOST, ev.pe, 0, 0, 0, NULL);
         }
-        if (ev.type == RY_BOOT_PE_JOINED && ev.incarnation > 0)
-            __atomic_store_n(&ctx->joining, ev.pe + 1, __ATOMIC_RELEASE);
+        if (ev.type == RY_BOOT_PE_JOINED)
+            __atomic_store_n(&p->came, ev.incarnation, __ATOMIC_RELEASE);
     }
 }
 

@@ -448,3 +448,19 @@ int ry_fault_check(const char *spec, uint32_t n_pes, uint32_t rails)
     free(parsed);
     return rc;
 }
+
+int ry_fault_returns(const char *spec, uint32_t n_pes, uint64_t *return_ns)
+{
+    struct ry_spec *parsed = malloc(sizeof *parsed);
+    if (parsed == NULL)
+        return ry_fail(RY_ERR_NO_MEMORY, "fault plan: no memory for it");
+    int rc = ry_spec_parse(spec, parsed);
+    memset(return_ns, 0, n_pes * sizeof *return_ns);
+    for (uint32_t i = 0; rc == RY_OK && i < parsed->n; i++) {
+        const struct ry_spec_event *e = &parsed->event[i];
+        if (e->kind == RY_SPEC_KILL && e->pe < n_pes)
+            return_ns[e->pe] = e->return_ns;
+    }
+    free(parsed);
+    return rc;
+}

@@ -172,14 +172,26 @@ static void died_early(struct launch *l, uint32_t pe, const char *how, int code)
     stop(l, code ? code : 1, LEAVE_MS);
 }
 
+/* Does a replacement follow? */
+static bool returns(const struct launch *l, uint32_t pe, uint64_t *delay_ns)
+{
+    const ry_launch_cfg *cfg = l->cfg;
+
+    *delay_ns = cfg->return_ns ? cfg->return_ns[pe] : cfg->restart_delay_ns;
+    if (cfg->return_ns)
+        return *delay_ns && l->children[pe].incarnation == 0;
+    return l->restarts < cfg->restarts;
+}
+
 static void died_late(struct launch *l, uint32_t pe, const char *how, int code)
 {
     struct child *c = &l->children[pe];
+    uint64_t delay_ns;
 
     ry_meet_dead(l->meet, pe, how);
-    if (l->restarts < l->cfg->restarts) {
+    if (returns(l, pe, &delay_ns)) {
         l->restarts++;
-        c->restart_ns = ry_clock_ns() + l->cfg->restart_delay_ns + 1;
+        c->restart_ns = ry_clock_ns() + delay_ns + 1;
         say("pe %u %s: a replacement follows", pe, how);
     } else if (l->cfg->keep_going) {
         l->result->pes[pe].lost = 1;

@@ -33,6 +33,7 @@ struct slot {
     struct conn *conn;
     struct ry_wire_entry entry;
     uint32_t incarnation;
+    bool settled;            /* this incarnation has been through a collective */
     char text[RY_WIRE_TEXT]; /* how it ended */
     bool has_part;
     uint32_t kind, seq, len;

@@ -78,8 +78,11 @@ void ry_meet_drop_part(struct ry_meet *m, struct slot *s)
     s->has_part = false;
 }
 
-/* The round cannot be completed: everyone who waits in it is told. */
-static void fail_round(struct ry_meet *m, int status, const char *text)
+/* A replacement before its first collective: it waits there until nobody is missing. */
+static bool arriving(const struct slot *s) { return s->incarnation > 0 && !s->settled; }
+
+/* The round cannot be completed: everyone who waits in it is told, or those who do not arrive. */
+static void fail_round(struct ry_meet *m, int status, const char *text, bool all)
 {
     uint8_t body[4 + RY_WIRE_TEXT];
     size_t len = strnlen(text, RY_WIRE_TEXT);
@@ -89,7 +92,7 @@ static void fail_round(struct ry_meet *m, int status, const char *text)
     for (uint32_t i = 0; i < m->cfg.n_pes; i++) {
         struct slot *s = &m->slots[i];
 
-        if (!s->has_part)
+        if (!s->has_part || (!all && arriving(s)))
             continue;
         if (s->conn)
             ry_meet_send(m, s->conn, RY_WIRE_FAILED, s->seq, body, 4 + len);
@@ -97,32 +100,28 @@ static void fail_round(struct ry_meet *m, int status, const char *text)
     }
 }
 
-/* Who keeps the round from ever being complete? The dead before those who left. */
-static const struct slot *gone(const struct ry_meet *m)
+static const struct slot *first_in(const struct ry_meet *m, enum slot_state state)
 {
-    const struct slot *left = NULL;
+    uint32_t i = 0;
 
-    for (uint32_t i = 0; i < m->cfg.n_pes; i++) {
-        const struct slot *s = &m->slots[i];
-
-        if (s->state == SLOT_DEAD)
-            return s;
-        if (s->state == SLOT_ENDED && !left)
-            left = s;
-    }
-    return left;
+    while (i < m->cfg.n_pes && m->slots[i].state != state)
+        i++;
+    return i < m->cfg.n_pes ? &m->slots[i] : NULL;
 }
 
+/* Does somebody keep the round from ever being complete? The dead are named before those who left;
+ * but in the place of a dead one somebody may come, for whom who arrives waits too. */
 static void fail_if_gone(struct ry_meet *m)
 {
-    const struct slot *s = m->n_parts > 0 ? gone(m) : NULL;
+    const struct slot *left = first_in(m, SLOT_ENDED), *s = first_in(m, SLOT_DEAD);
     char text[RY_WIRE_TEXT];
 
-    if (!s)
+    s = s ? s : left;
+    if (!s || m->n_parts == 0)
         return;
     snprintf(text, sizeof(text), "pe %u %.200s%s", (unsigned)(s - m->slots), s->text,
              m->started ? "" : " while starting");
-    fail_round(m, RY_ERR_LAUNCH, text);
+    fail_round(m, RY_ERR_LAUNCH, text, left != NULL);
 }
 
 /* All parts are here: do they belong together, and what do they add up to? */
@@ -178,7 +177,7 @@ static void finish_round(struct ry_meet *m)
         snprintf(text, sizeof(text), "the meeting point has no memory for a collective");
     }
     if (rc < 0) {
-        fail_round(m, rc, text);
+        fail_round(m, rc, text, true);
         return;
     }
     m->started = m->started || m->slots[0].kind == RY_PART_BARRIER;
@@ -186,6 +185,7 @@ static void finish_round(struct ry_meet *m)
         struct slot *s = &m->slots[i];
 
         ry_meet_drop_part(m, s);
+        s->settled = true;
         if (s->conn)
             ry_meet_send_blob(m, s->conn, RY_WIRE_RESULT, s->seq, b);
     }
@@ -341,7 +341,7 @@ uint32_t ry_meet_expect(struct ry_meet *m, uint32_t pe)
     struct slot *s = &m->slots[pe];
 
     s->state = SLOT_ABSENT;
-    s->joined = false;
+    s->joined = s->settled = false;
     s->text[0] = '\0';
     s->entry.incarnation = ++s->incarnation;
     return s->incarnation;

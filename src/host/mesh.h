@@ -48,6 +48,8 @@ struct ry_hello {
     uint32_t failover;
     uint64_t barrier_count; /* rejoin: what the survivors' barrier is at, and their ry_mallocs */
     uint64_t mallocs;
+    /* rejoin: digest of everybody's incarnation as this PE expects them; 0: it expects nothing */
+    uint64_t view;
     uint32_t p2p;
     uint32_t rails;
     uint64_t homes; /* rails on which channels live, a bit each; 0: all */
@@ -174,6 +176,9 @@ struct ry_peer {
     uint64_t silent_ns; /* how long it has been asked and not heard of: the agent's count */
     uint64_t looked_ns; /* when the agent last looked */
     uint32_t closed;    /* atomic, the agent's: it is lost, and nothing of it can land any more */
+    /* atomic, the agent's, as the bootstrap tells: the newest incarnation that came, and the newest
+     * that was lost; hello has the one that this PE met */
+    uint32_t came, fell;
 };
 
 struct ry_mesh {
@@ -250,12 +255,20 @@ int ry_mesh_connect(struct ry_mesh *m, uint64_t deadline_ns);
 /* Queue pairs and attachments first, then (peers may be unmapped) all the rest. */
 void ry_mesh_teardown_qps(struct ry_mesh *m);
 void ry_mesh_teardown(struct ry_mesh *m);
-/* A replacement joins under a lost PE's rank; the survivors' steps, with the collectives of hello
- * and connect in the same order. forget: destroy what the predecessor had (its memory is unmapped
- * after it); reconnect: `lock` is taken for writing where agent and proxy must not look. */
+/* Replacements join under the ranks of lost PEs, all that are missing at once: `set` has a bit for
+ * each PE that is let in. The survivors' steps, with the collectives of hello and connect in the
+ * same order. forget: destroy what the predecessor had (its memory is unmapped after it); rehello:
+ * LAUNCH, on every PE alike, where one came back whom not all expect; reconnect: `lock` is taken
+ * for writing where agent and proxy must not look. */
 void ry_mesh_forget(struct ry_mesh *m, uint32_t pe);
-int ry_mesh_rehello(struct ry_mesh *m, uint32_t pe, uint64_t deadline_ns);
-int ry_mesh_reconnect(struct ry_mesh *m, uint32_t pe, pthread_rwlock_t *lock, uint64_t deadline_ns);
+int ry_mesh_rehello(struct ry_mesh *m, const uint64_t *set, uint64_t deadline_ns);
+int ry_mesh_reconnect(struct ry_mesh *m, const uint64_t *set, pthread_rwlock_t *lock,
+                      uint64_t deadline_ns);
+/* Of a set of PEs, a bit each; NULL: all. */
+static inline bool ry_mesh_in_set(const uint64_t *set, uint32_t pe)
+{
+    return !set || (set[pe / 64] >> (pe % 64) & 1);
+}
 
 /* --- peers --- */
 

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A replacement under a lost PE's rank. It makes its context as everybody did; the survivors meet
- * it here, in the same collectives in the same order (ctx.c: agree, join_job): settings, hello,
- * descriptors, addresses, two barriers. What the predecessor left in words of the survivors is
- * dropped: its queue pairs are RESET, so that nothing of it can land any more (rules 1 and 16). */
+/* Replacements under the ranks of lost PEs. They make their context as everybody did; the survivors
+ * meet them here, all that are missing at once, in the same collectives in the same order (ctx.c:
+ * agree, join_job): settings, hello, descriptors, addresses, two barriers. What a predecessor left
+ * in words of the survivors is dropped: its queue pairs are RESET, so that nothing of it can land
+ * any more (rules 1 and 16). */
+#include <stdlib.h>
 #include <string.h>
 
 #include "host/agent.h"
 #include "host/clock.h"
 #include "host/ctx.h"
 #include "host/error.h"
-
-int ry_joining(const ry_ctx *ctx)
-{
-    return (int)__atomic_load_n(&ctx->joining, __ATOMIC_ACQUIRE) - 1;
-}
 
 /* Nothing of the predecessor can land any more: its responders here are RESET. */
 static int await_fenced(struct ry_ctx *ctx, uint32_t pe, uint64_t deadline_ns)
@@ -41,7 +38,28 @@ static void forget(struct ry_ctx *ctx, uint32_t pe)
     pthread_mutex_unlock(&ctx->amo.lock);
 }
 
-static int let_in(struct ry_ctx *ctx, uint32_t pe, uint64_t deadline_ns)
+/* What the predecessors had goes, before their successors are met. */
+static void forget_all(struct ry_ctx *ctx, const uint64_t *set)
+{
+    struct ry_mesh *m = &ctx->mesh;
+
+    pthread_rwlock_wrlock(&ctx->peers_lock);
+    for (uint32_t q = 0; q < m->n_pes; q++) {
+        if (!ry_mesh_in_set(set, q))
+            continue;
+        ry_mesh_forget(m, q);
+        ry_ctx_unmap_peer(ctx, &m->peers[q]);
+        forget(ctx, q);
+    }
+    for (uint32_t i = 0; i < m->hello.rails; i++) {
+        ry_agent_renew_keys(m, i); /* their keys must be good */
+        m->hello.rail[i].up = m->rails_up >> i & 1;
+        m->hello.rail[i].downs = m->rail_downs[i];
+    }
+    pthread_rwlock_unlock(&ctx->peers_lock);
+}
+
+static int let_in(struct ry_ctx *ctx, const uint64_t *set, uint64_t deadline_ns)
 {
     struct ry_mesh *m = &ctx->mesh;
     struct ry_nic_export ex = {.fd = -1};
@@ -49,43 +67,85 @@ static int let_in(struct ry_ctx *ctx, uint32_t pe, uint64_t deadline_ns)
 
     m->hello.barrier_count = ctx->barrier.count;
     m->hello.mallocs = ctx->mallocs;
-    if (rc == RY_OK)
-        rc = await_fenced(ctx, pe, deadline_ns);
+    for (uint32_t q = 0; q < m->n_pes && rc == RY_OK; q++)
+        if (ry_mesh_in_set(set, q))
+            rc = await_fenced(ctx, q, deadline_ns);
     if (rc == RY_OK)
         rc = m->nic->ops->export_seg(m->nic, &ex);
     if (rc)
         return rc;
-    pthread_rwlock_wrlock(&ctx->peers_lock);
-    ry_mesh_forget(m, pe);
-    ry_ctx_unmap_peer(ctx, &m->peers[pe]);
-    forget(ctx, pe);
-    for (uint32_t i = 0; i < m->hello.rails; i++) {
-        ry_agent_renew_keys(m, i); /* its keys must be good */
-        m->hello.rail[i].up = m->rails_up >> i & 1;
-        m->hello.rail[i].downs = m->rail_downs[i];
-    }
-    pthread_rwlock_unlock(&ctx->peers_lock);
-    rc = ry_mesh_rehello(m, pe, deadline_ns);
+    forget_all(ctx, set);
+    rc = ry_mesh_rehello(m, set, deadline_ns);
     if (rc == RY_OK)
-        rc = ry_ctx_map_peers(ctx, &ex, pe, deadline_ns);
-    if (rc)
-        return rc;
-    rc = ry_mesh_reconnect(m, pe, &ctx->peers_lock, deadline_ns);
+        rc = ry_ctx_map_peers(ctx, &ex, set, deadline_ns);
+    if (rc == RY_OK)
+        rc = ry_mesh_reconnect(m, set, &ctx->peers_lock, deadline_ns);
     if (rc == RY_OK)
         rc = ctx->boot->ops->barrier(ctx->boot, deadline_ns);
     return rc;
 }
 
-int ry_rejoin(ry_ctx *ctx)
+bool ry_ctx_came(const struct ry_ctx *ctx, uint32_t pe)
 {
-    int pe = ry_joining(ctx), rc;
+    const struct ry_peer *p = &ctx->mesh.peers[pe];
 
-    if (pe < 0)
-        return ry_fail(RY_ERR_AGAIN, "no replacement waits to join");
-    rc = let_in(ctx, (uint32_t)pe, ry_clock_ns() + ctx->start_timeout_ns);
+    return ry_peer_state(p) == RY_PEER_GONE && ry_ld_acq32(&p->came) > p->hello.incarnation;
+}
+
+bool ry_ctx_waits(const struct ry_ctx *ctx, uint32_t pe)
+{
+    const struct ry_peer *p = &ctx->mesh.peers[pe];
+
+    return ry_ctx_came(ctx, pe) && ry_ld_acq32(&p->came) != ry_ld_acq32(&p->fell);
+}
+
+/* Is it missing, and does nobody wait to take its place? */
+static bool vacant(const struct ry_ctx *ctx, uint32_t pe)
+{
+    return ry_peer_state(&ctx->mesh.peers[pe]) == RY_PEER_GONE && !ry_ctx_waits(ctx, pe);
+}
+
+int ry_joining(const ry_ctx *ctx)
+{
+    int first = -1;
+
+    for (uint32_t q = 0; q < ctx->mesh.n_pes; q++) {
+        if (q == ctx->mesh.pe)
+            continue;
+        if (vacant(ctx, q))
+            return -1;
+        if (first < 0 && ry_ctx_waits(ctx, q))
+            first = (int)q;
+    }
+    return first;
+}
+
+int ry_ctx_rejoin(struct ry_ctx *ctx, const uint64_t *set)
+{
+    int rc = let_in(ctx, set, ry_clock_ns() + ctx->start_timeout_ns);
+
     if (rc)
         return rc;
-    __atomic_store_n(&ctx->joining, 0, __ATOMIC_RELEASE);
-    ry_ctx_event(ctx, &ctx->mesh, RY_EVENT_PEER_JOINED, (uint32_t)pe, 0, 0, 0, NULL);
+    for (uint32_t q = 0; q < ctx->mesh.n_pes; q++)
+        if (ry_mesh_in_set(set, q))
+            ry_ctx_event(ctx, &ctx->mesh, RY_EVENT_PEER_JOINED, q, 0, 0, 0, NULL);
     return RY_OK;
+}
+
+int ry_rejoin(ry_ctx *ctx)
+{
+    uint64_t *set;
+    int rc;
+
+    if (ry_joining(ctx) < 0)
+        return ry_fail(RY_ERR_AGAIN, "no replacement waits to join");
+    set = calloc((ctx->mesh.n_pes + 63) / 64, sizeof(*set));
+    if (!set)
+        return ry_fail(RY_ERR_NO_MEMORY, "no memory for %u pes", ctx->mesh.n_pes);
+    for (uint32_t q = 0; q < ctx->mesh.n_pes; q++)
+        if (q != ctx->mesh.pe && ry_ctx_waits(ctx, q))
+            set[q / 64] |= 1ull << (q % 64);
+    rc = ry_ctx_rejoin(ctx, set);
+    free(set);
+    return rc;
 }

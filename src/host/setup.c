@@ -39,6 +39,39 @@ static int contradiction(const char *what, uint32_t a, uint64_t va, uint32_t b, 
                    what, a, va, b, vb);
 }
 
+/* Incarnations of all PEs in one word; never 0. */
+static uint64_t view_of(const struct ry_hello *all, uint32_t n)
+{
+    uint64_t v = 1;
+
+    for (uint32_t p = 0; p < n; p++)
+        v = v * 0x9e3779b97f4a7c15u + all[p].incarnation;
+    return v ? v : 1;
+}
+
+/* What this PE expects once those that wait are in. */
+static void expect(struct ry_mesh *m, const uint64_t *set, struct ry_hello *all)
+{
+    for (uint32_t p = 0; p < m->n_pes; p++)
+        all[p].incarnation = p == m->pe ? m->hello.incarnation
+                             : ry_mesh_in_set(set, p)
+                                 ? __atomic_load_n(&m->peers[p].came, __ATOMIC_ACQUIRE)
+                                 : m->peers[p].hello.incarnation;
+    m->hello.view = view_of(all, m->n_pes);
+}
+
+/* Everybody has the same answers before it, so all that meet here judge alike. */
+static int check_views(const struct ry_mesh *m, const struct ry_hello *all)
+{
+    uint64_t view = view_of(all, m->n_pes);
+
+    for (uint32_t p = 0; p < m->n_pes; p++)
+        if (all[p].view && all[p].view != view)
+            return ry_fail(RY_ERR_LAUNCH,
+                           "another pe came back while pe %u let one in: it is asked again", p);
+    return RY_OK;
+}
+
 /* Differing rail counts and rates are legal; these are not. */
 static int check_agreement(const struct ry_mesh *m, const struct ry_hello *all)
 {
@@ -112,23 +145,30 @@ int ry_mesh_hello(struct ry_mesh *m, uint64_t deadline_ns)
         rc = m->boot->ops->allgather(m->boot, &m->hello, sizeof(m->hello), all, deadline_ns);
     if (rc == RY_OK)
         rc = check_agreement(m, all);
+    if (rc == RY_OK)
+        rc = check_views(m, all);
     for (uint32_t p = 0; rc == RY_OK && p < m->n_pes; p++)
         fill_peer(m, p, &all[p]);
     free(all);
     return rc;
 }
 
-int ry_mesh_rehello(struct ry_mesh *m, uint32_t pe, uint64_t deadline_ns)
+int ry_mesh_rehello(struct ry_mesh *m, const uint64_t *set, uint64_t deadline_ns)
 {
     struct ry_hello *all = calloc(m->n_pes, sizeof(*all));
     int rc = all ? RY_OK : ry_fail(RY_ERR_NO_MEMORY, "no memory for %u peers", m->n_pes);
 
     if (rc == RY_OK)
+        expect(m, set, all);
+    if (rc == RY_OK)
         rc = m->boot->ops->allgather(m->boot, &m->hello, sizeof(m->hello), all, deadline_ns);
     if (rc == RY_OK)
         rc = check_agreement(m, all);
     if (rc == RY_OK)
-        fill_peer(m, pe, &all[pe]);
+        rc = check_views(m, all);
+    for (uint32_t p = 0; rc == RY_OK && p < m->n_pes; p++)
+        if (ry_mesh_in_set(set, p))
+            fill_peer(m, p, &all[p]);
     free(all);
     return rc;
 }

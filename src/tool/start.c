@@ -137,29 +137,13 @@ static int run_threads(struct ry_run *run)
     return code;
 }
 
-static uint32_t count_word(const char *text, const char *word)
+/* [n_pes], when replacements come for PEs that the plan kills; NULL: no memory. */
+static uint64_t *returns_of(const struct ry_tool_job *job)
 {
-    uint32_t n = 0;
-    for (const char *at = text; at && (at = strstr(at, word)); at += strlen(word))
-        n++;
-    return n;
-}
-
-/* The time behind the first return= of a plan that was checked; 0: none. */
-static uint64_t return_delay_ns(const char *plan)
-{
-    char text[32];
-    uint64_t ns = 0;
-    const char *at = plan ? strstr(plan, "return=") : NULL;
-    if (!at)
-        return 0;
-    at += 7;
-    size_t len = strcspn(at, ",;");
-    if (len < sizeof text) {
-        memcpy(text, at, len);
-        text[len] = '\0';
-        if (ry_parse_time(text, &ns) != RY_OK)
-            ns = 0;
+    uint64_t *ns = calloc(job->n_pes, sizeof *ns);
+    if (ns && job->fault && ry_fault_returns(job->fault, job->n_pes, ns) != RY_OK) {
+        free(ns);
+        return NULL;
     }
     return ns;
 }
@@ -179,15 +163,18 @@ static int run_processes(struct ry_run *run, int argc, char **argv)
     int code = map_reports(run, fd);
     snprintf(variable, sizeof variable, JOB_REPORTS "=%d:%u", fd, run->n_pes);
     const char *const env[] = {variable, NULL};
+    uint64_t *returns = returns_of(job);
     ry_launch_cfg cfg = {.n_pes = job->n_pes,
                          .n_nodes = job->n_nodes,
                          .env = env,
-                         .keep_going = run->survives || count_word(job->fault, "kill@") > 0,
-                         .restarts = count_word(job->fault, "return="),
-                         .restart_delay_ns = return_delay_ns(job->fault)};
+                         .keep_going = run->survives || (job->fault && strstr(job->fault, "kill@")),
+                         .return_ns = returns};
     ry_launch_result result;
+    if (code == TOOL_OK && !returns)
+        code = ry_tool_error(job->command, "no memory for %u PEs: use fewer", run->n_pes);
     if (code == TOOL_OK && ry_launch_self(argc + 1, argv - 1, &cfg, &result) != RY_OK)
         code = ry_tool_error(job->command, "%s", ry_last_error());
+    free(returns);
     close(fd);
     if (code != TOOL_OK)
         return code;

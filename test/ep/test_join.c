@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A PE is lost between two iterations; the others go on without it, let its replacement in by
- * agreement, and from then on nothing is missing. Then a second one is lost, or the replacement. */
+/* PEs are lost between two iterations; the others go on without them, let their replacements in by
+ * agreement, and from then on nothing is missing. Then others are lost, or the replacements. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,14 +13,16 @@
 #include "exchange.h"
 #include "host/boot_hub.h"
 
-enum { BEFORE = 2, BEHIND = 4, TRIES = 5000, DEATHS = 2, HANGS_S = 100 };
+enum { BEFORE = 2, BEHIND = 4, TRIES = 5000, DEATHS = 2, PES_MAX = 8, HANGS_S = 100 };
 
 struct job {
     struct ry_test_shape shape;
     ry_hub *hub;
-    uint32_t victim[DEATHS];
-    pthread_barrier_t lost; /* all have finished; the victim is dead behind it */
-    ry_ctx *left_behind;
+    uint32_t victims[DEATHS]; /* a bit each; who dies together */
+    pthread_barrier_t ready;  /* all PEs have finished an iteration */
+    pthread_barrier_t
+        dead[DEATHS]; /* survivors and main: the victims are dead, their memory goes */
+    ry_ctx *left_behind[PES_MAX];
 };
 
 static void nap_ms(long ms)
@@ -106,14 +108,16 @@ struct thread {
     uint32_t from; /* lives from this death on: it is the replacement for the one before */
 };
 
-/* Without the victim until its replacement is in, then some iterations with all. */
-static void go_on(struct job *j, ry_ctx *ctx, struct ry_test_state *st, uint32_t victim)
+/* Without the victims until their replacements are in, then some iterations with all. */
+static void go_on(struct job *j, ry_ctx *ctx, struct ry_test_state *st, uint32_t death)
 {
     uint32_t whole = 0, tries = 0;
 
-    await_closed(ctx, victim);
-    pthread_barrier_wait(&j->lost); /* only now may its memory go */
-    pthread_barrier_wait(&j->lost);
+    for (uint32_t pe = 0; pe < j->shape.pes; pe++)
+        if (j->victims[death] >> pe & 1)
+            await_closed(ctx, pe);
+    pthread_barrier_wait(&j->dead[death]); /* only now may their memory go */
+    pthread_barrier_wait(&j->dead[death]);
     while (whole < BEHIND && tries++ < TRIES) {
         bool all = iteration(j, st);
 
@@ -137,24 +141,69 @@ static void *life(void *arg)
     for (uint32_t i = 0; i < (t->from ? BEHIND : BEFORE); i++)
         RY_CHECK(iteration(j, &st));
     for (uint32_t d = t->from; d < DEATHS; d++) {
-        pthread_barrier_wait(&j->lost);
-        if (t->pe == j->victim[d]) {
-            j->left_behind = ctx;
+        pthread_barrier_wait(&j->ready);
+        if (j->victims[d] >> t->pe & 1) {
+            j->left_behind[t->pe] = ctx;
             ry_test_abandon(&st);
             return NULL;
         }
-        go_on(j, ctx, &st, j->victim[d]);
+        go_on(j, ctx, &st, d);
     }
     finish(ctx, &st);
     return NULL;
 }
 
+/* A dead PE waits for nobody. And all is one memory: its NIC lets go of the others' who died with
+ * it, before theirs goes. */
+static void forget_others(ry_ctx *ctx, uint32_t victims)
+{
+    pthread_rwlock_wrlock(&ctx->peers_lock);
+    for (uint32_t q = 0; q < ry_n_pes(ctx); q++) {
+        if (q == ry_pe(ctx))
+            continue;
+        ry_agent_peer_lost(&ctx->mesh, q);
+        if (victims >> q & 1)
+            ry_mesh_forget(&ctx->mesh, q);
+    }
+    pthread_rwlock_unlock(&ctx->peers_lock);
+}
+
+/* Main's part in a death: the victims end, are declared dead, and are replaced one after the other:
+ * the first waits while the others are still missing. */
+static void replace(struct job *j, struct thread *t, pthread_t *thread, uint32_t death)
+{
+    uint32_t victims = j->victims[death], pes = j->shape.pes;
+
+    for (uint32_t pe = 0; pe < pes; pe++)
+        if (victims >> pe & 1)
+            pthread_join(thread[pe], NULL);
+    for (uint32_t pe = 0; pe < pes; pe++)
+        if (victims >> pe & 1)
+            ry_hub_kill(j->hub, pe);
+    pthread_barrier_wait(&j->dead[death]);
+    for (uint32_t pe = 0; pe < pes; pe++)
+        if (victims >> pe & 1)
+            forget_others(j->left_behind[pe], victims);
+    for (uint32_t pe = 0; pe < pes; pe++)
+        if (victims >> pe & 1)
+            ry_ctx_destroy(j->left_behind[pe]);
+    pthread_barrier_wait(&j->dead[death]);
+    for (uint32_t pe = 0; pe < pes; pe++) {
+        if (!(victims >> pe & 1))
+            continue;
+        nap_ms(20); /* some iterations without it */
+        assert_int_equal(ry_hub_revive(j->hub, pe), RY_OK);
+        t[pe].from = death + 1;
+        assert_int_equal(pthread_create(&thread[pe], NULL, life, &t[pe]), 0);
+    }
+}
+
 static void run(enum ry_ep_mode mode, uint32_t pes, uint32_t nodes, uint32_t first, uint32_t second,
                 const char *p2p)
 {
-    struct job j = {.victim = {first, second}};
-    pthread_t thread[8];
-    struct thread t[8];
+    struct job j = {.victims = {first, second}};
+    pthread_t thread[PES_MAX];
+    struct thread t[PES_MAX];
 
     j.shape = (struct ry_test_shape){.pes = pes,
                                      .nodes = nodes,
@@ -167,49 +216,55 @@ static void run(enum ry_ep_mode mode, uint32_t pes, uint32_t nodes, uint32_t fir
     j.shape.settings[0] = "HEAP_SIZE=16M";
     j.shape.settings[1] = p2p;
     assert_int_equal(ry_hub_create(pes, nodes, &j.hub), RY_OK);
-    pthread_barrier_init(&j.lost, NULL, pes);
+    pthread_barrier_init(&j.ready, NULL, pes);
+    for (uint32_t d = 0; d < DEATHS; d++)
+        pthread_barrier_init(&j.dead[d], NULL,
+                             pes + 1 - (uint32_t)__builtin_popcount(j.victims[d]));
     for (uint32_t i = 0; i < pes; i++) {
         t[i] = (struct thread){&j, i, 0};
         assert_int_equal(pthread_create(&thread[i], NULL, life, &t[i]), 0);
     }
-    for (uint32_t d = 0; d < DEATHS; d++) {
-        uint32_t victim = j.victim[d];
-
-        pthread_join(thread[victim], NULL);
-        ry_hub_kill(j.hub, victim);
-        pthread_barrier_wait(&j.lost);
-        ry_ctx_destroy(j.left_behind);
-        pthread_barrier_wait(&j.lost);
-        nap_ms(20); /* some iterations without it */
-        assert_int_equal(ry_hub_revive(j.hub, victim), RY_OK);
-        t[victim].from = d + 1;
-        assert_int_equal(pthread_create(&thread[victim], NULL, life, &t[victim]), 0);
-    }
+    for (uint32_t d = 0; d < DEATHS; d++)
+        replace(&j, t, thread, d);
     for (uint32_t i = 0; i < pes; i++)
         pthread_join(thread[i], NULL);
-    pthread_barrier_destroy(&j.lost);
+    pthread_barrier_destroy(&j.ready);
+    for (uint32_t d = 0; d < DEATHS; d++)
+        pthread_barrier_destroy(&j.dead[d]);
     ry_hub_destroy(j.hub);
 }
+
+#define PE(n) (1u << (n))
 
 static void ll(void **state)
 {
     (void)state;
-    run(RY_EP_LL, 3, 1, 2, 0, NULL);
-    run(RY_EP_LL, 4, 2, 0, 0, "P2P=off");
+    run(RY_EP_LL, 3, 1, PE(2), PE(0), NULL);
+    run(RY_EP_LL, 4, 2, PE(0), PE(0), "P2P=off");
 }
 
 static void ht(void **state)
 {
     (void)state;
-    run(RY_EP_HT, 3, 1, 0, 0, NULL);
-    run(RY_EP_HT, 4, 2, 3, 2, NULL);
-    run(RY_EP_HT, 4, 2, 1, 3, "P2P=off");
+    run(RY_EP_HT, 3, 1, PE(0), PE(0), NULL);
+    run(RY_EP_HT, 4, 2, PE(3), PE(2), NULL);
+    run(RY_EP_HT, 4, 2, PE(1), PE(3), "P2P=off");
+}
+
+/* A whole node at once, and two PEs of different nodes. */
+static void several(void **state)
+{
+    (void)state;
+    run(RY_EP_LL, 4, 2, PE(2) | PE(3), PE(0) | PE(3), "P2P=off");
+    run(RY_EP_HT, 6, 3, PE(2) | PE(3), PE(0) | PE(1) | PE(4), NULL);
+    run(RY_EP_HT, 4, 2, PE(0) | PE(2), PE(2) | PE(3), "P2P=off");
 }
 
 int main(void)
 {
     alarm(HANGS_S); /* whoever waits for a PE that is not let in waits for long */
-    const struct CMUnitTest tests[] = {cmocka_unit_test(ll), cmocka_unit_test(ht)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ll), cmocka_unit_test(ht),
+                                       cmocka_unit_test(several)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,6 +93,10 @@ for mode in ll ht; do
         --fault 'kill@iter20:pe2:return=300ms' --json - &&
         json ep "$work/out" 'j["ok"] and j["lost"] == j["duplicated"] == j["corrupted"] == 0' \
             'j["masked"] > 0 and j["replaced_pes"] == 1 and j["lost_pes"] == 0'
+    run "$mode, a killed node is replaced" 0 "$R" ep "${small[@]}" --duration 4s --mode $mode \
+        --fault 'kill@iter20:pe2:return=100ms;kill@iter20:pe3:return=400ms' --json - &&
+        json ep "$work/out" 'j["ok"] and j["lost"] == j["duplicated"] == j["corrupted"] == 0' \
+            'j["masked"] > 0 and j["replaced_pes"] == 2 and j["lost_pes"] == 0'
 done
 
 # a job that is started by railyard run: PE 0 prints what all did

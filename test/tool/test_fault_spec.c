@@ -121,6 +121,22 @@ static void too_many(void **state)
     bad(text, "more than 256 events");
 }
 
+static void kills_return_each_in_its_time(void **state)
+{
+    uint64_t ns[4] = {7, 7, 7, 7};
+
+    (void)state;
+    assert_int_equal(ry_fault_returns("kill@iter9:pe1;port-down@1ms:pe0/rail1;"
+                                      "kill@iter7:pe3:return=2s;kill@1ms:pe2:return=30ms",
+                                      4, ns),
+                     RY_OK);
+    assert_int_equal(ns[0], 0);
+    assert_int_equal(ns[1], 0);
+    assert_int_equal(ns[2], 30000000);
+    assert_int_equal(ns[3], 2000000000);
+    assert_int_equal(ry_fault_returns("kill@", 4, ns), RY_ERR_INVALID);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -128,6 +144,7 @@ int main(void)
         cmocka_unit_test(errors_name_the_column),
         cmocka_unit_test(fits_the_job),
         cmocka_unit_test(too_many),
+        cmocka_unit_test(kills_return_each_in_its_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
