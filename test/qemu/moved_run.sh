@@ -1,6 +1,7 @@
 #!/bin/sh
-# moved_run.sh: runs in the guest. What `railyard info -d` says of its ports; then a port gets another
-# address while PEs talk: traffic leaves it, finds it again by the new one, and no result is wrong.
+# moved_run.sh: runs in the guest. What `railyard info -d` says of its ports; then a port gets
+# another address while PEs talk: traffic leaves it, finds it again by the new one, and no result is
+# wrong.
 export RAILYARD_HEAP_SIZE=160M RAILYARD_RECOVERY_INTERVAL_MAX=400ms
 
 RAILYARD_NIC=verbs RAILYARD_HCA=rxe_b1,rxe_a0 railyard info -d > /tmp/info.log 2>&1 || {
