@@ -2,7 +2,7 @@
 /* Dispatch and combine on two GPUs over NVLink. Every figure is a median over graph replays, taken
  * between events before and after the kernels of one call (launch gaps included; an empty kernel
  * between the same events is printed beside them), the slower PE of the two.
- * usage: bench_gpu_ep [REPLAYS] */
+ * usage: bench_gpu_ep [REPLAYS [ll|ht]] (ll, ht: only what is compared with others over NVLink) */
 #include <string.h>
 
 #include "cuda/ep_far.h"
@@ -60,6 +60,7 @@ static void count_rows(const struct yard *y, uint32_t p, uint64_t *far, uint64_t
     }
 }
 
+static uint32_t wrong_in_all;
 static cudaEvent_t events[PES][ROUNDS][3];
 
 /* ROUNDS dispatches and combines in a row. `marks`: events around each call; else only before the
@@ -194,6 +195,7 @@ static void bench(ry_ep_mode mode, ry_dtype dtype, ry_scale scale, uint32_t toke
     }
     for (uint32_t p = 0; p < PES; p++)
         wrong += ry_gpu_ep_status(y.pe[p].ep) != RY_OK;
+    wrong_in_all += wrong;
     count_rows(&y, 0, &far, &near);
     for (int k = 0; k < 2; k++) {
         double bytes = k == 0 ? (double)y.row_bytes : 2.0 * y.attr.hidden;
@@ -254,6 +256,7 @@ static void bench_far(ry_ep_mode mode, uint32_t tokens, uint32_t experts, int re
         if (r >= 2)
             add(&ratio, us[1] / us[0]);
     }
+    wrong_in_all += wrong;
     printf("failover on against off, %s by channels, %d pairs of blocks of %d: median %+.2f %%, %u "
            "wrong\n",
            mode == RY_EP_LL ? "ll" : "ht", 4 * replays - 2, ROUNDS - 2,
@@ -404,10 +407,30 @@ static void bench_overlap(ry_ep_mode mode, uint32_t tokens, uint32_t experts, in
     yard_close(&y);
 }
 
+static void bench_ll(int lines, int replays)
+{
+    static const uint32_t sms[] = {132, 64, 32};
+
+    for (int i = 0; i < lines; i++) {
+        bench(RY_EP_LL, RY_FP8, RY_SCALE_F32, 128, 288, sms[i], replays, PES, NULL);
+        bench(RY_EP_LL, RY_BF16, RY_SCALE_F32, 128, 288, sms[i], replays, PES, NULL);
+    }
+}
+
+static void bench_ht(int lines, int replays)
+{
+    static const uint32_t sms[] = {24, 12, 48};
+
+    for (int i = 0; i < lines; i++) {
+        bench(RY_EP_HT, RY_FP8, RY_SCALE_F32, 4096, 256, sms[i], replays, PES, NULL);
+        bench(RY_EP_HT, RY_BF16, RY_SCALE_F32, 4096, 256, sms[i], replays, PES, NULL);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    static const uint32_t ll_sms[] = {132, 64, 32}, ht_sms[] = {24, 12, 48};
     int replays = argc > 1 ? atoi(argv[1]) : 20, devices;
+    const char *only = argc > 2 ? argv[2] : "";
 
     setenv("CUDA_MODULE_LOADING", "EAGER", 1);
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -426,18 +449,19 @@ int main(int argc, char **argv)
     }
     printf("| mode | call | rows | SMs | us p50 | us p10 | us p99 | GB/s | GB/s NVLink | wrong |\n"
            "|---|---|---|---|---|---|---|---|---|---|\n");
-    for (int i = 0; i < 3; i++) {
-        bench(RY_EP_LL, RY_FP8, RY_SCALE_F32, 128, 288, ll_sms[i], replays, PES, NULL);
-        bench(RY_EP_LL, RY_BF16, RY_SCALE_F32, 128, 288, ll_sms[i], replays, PES, NULL);
+    if (*only) {
+        if (strcmp(only, "ll") == 0)
+            bench(RY_EP_LL, RY_FP8, RY_SCALE_F32, 128, 288, 132, replays, PES, NULL);
+        else
+            bench_ht(2, replays);
+        return wrong_in_all != 0;
     }
+    bench_ll(3, replays);
     bench(RY_EP_LL, RY_FP8, RY_SCALE_UE8M0, 128, 288, 132, replays, PES, NULL);
-    for (int i = 0; i < 3; i++) {
-        bench(RY_EP_HT, RY_FP8, RY_SCALE_F32, 4096, 256, ht_sms[i], replays, PES, NULL);
-        bench(RY_EP_HT, RY_BF16, RY_SCALE_F32, 4096, 256, ht_sms[i], replays, PES, NULL);
-    }
+    bench_ht(3, replays);
     bench_far(RY_EP_LL, 128, 288, replays, PES);
     bench_far(RY_EP_HT, 4096, 256, replays / 2, PES);
     bench_overlap(RY_EP_LL, 128, 288, PES);
     bench_overlap(RY_EP_HT, 4096, 256, PES);
-    return 0;
+    return wrong_in_all != 0;
 }

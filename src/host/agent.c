@@ -101,7 +101,8 @@ static uint64_t peer_step(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
         ry_agent_out(m, p, c, now_ns);
         ry_agent_arm(m, p, c, now_ns);
         for (uint32_t s = 0; s < RY_SLOTS; s++) {
-            ry_agent_in(m, p, c * RY_SLOTS + s, now_ns);
+            if (p->in[c * RY_SLOTS + s].state == RY_IN_FENCING)
+                ry_agent_in(m, p, c * RY_SLOTS + s, now_ns);
             next =
                 ry_min64(next, slot_due(m, &p->out[c].slot[s], &p->in[c * RY_SLOTS + s], now_ns));
         }

@@ -344,8 +344,19 @@ static int renew(struct ry_mesh *m, struct ry_peer *p)
     return rc;
 }
 
-/* The peers are half made while the exchange runs: nobody but this thread looks at them then,
- * because they have no channels yet (n_channels is 0 until the lock is taken). */
+static void show(struct ry_mesh *m, const uint64_t *set, bool on)
+{
+    for (uint32_t q = 0; q < m->n_pes; q++) {
+        struct ry_peer *p = &m->peers[q];
+
+        if (wanted(m, q, set))
+            p->n_channels = on ? ry_plan_channels(&m->hello, &p->hello, m->cfg.channels) : 0;
+    }
+}
+
+/* The peers are half made until their paths are open: nobody but this thread looks at them then,
+ * because they have no channels (n_channels is 0). An agent that did would arm a path of its own in
+ * a slot that the opening then offers. */
 int ry_mesh_reconnect(struct ry_mesh *m, const uint64_t *set, pthread_rwlock_t *lock,
                       uint64_t deadline_ns)
 {
@@ -357,17 +368,21 @@ int ry_mesh_reconnect(struct ry_mesh *m, const uint64_t *set, pthread_rwlock_t *
             rc = renew(m, &m->peers[q]);
     if (rc == RY_OK)
         rc = exchange(m, set, deadline_ns);
+    if (rc == RY_OK && !RY_MUT(RY_MUT_HALF_MADE))
+        show(m, set, false);
     pthread_rwlock_unlock(lock);
-    if (rc == RY_OK)
-        rc = m->boot->ops->barrier(m->boot, deadline_ns);
     if (rc)
         return rc;
+    rc = m->boot->ops->barrier(m->boot, deadline_ns);
     pthread_rwlock_wrlock(lock);
-    for (uint32_t q = 0; q < m->n_pes; q++)
+    show(m, set, true);
+    for (uint32_t q = 0; rc == RY_OK && q < m->n_pes; q++)
         if (wanted(m, q, set))
             open_pair(m, &m->peers[q]);
+    if (!RY_MUT(RY_MUT_JOIN_UNTOLD))
+        m->rails_repeat_ns = 0; /* they have none of our news */
     pthread_rwlock_unlock(lock);
-    return RY_OK;
+    return rc;
 }
 
 static void peer_destroy_qps(struct ry_mesh *m, struct ry_peer *p)

@@ -107,7 +107,8 @@ void ry_ctx_fill_cfg(struct ry_ctx *ctx)
         .lost_ns_max = c->timeout_ns,
         .width = 1,
     };
-    m->crowded = ctx->boot->n_pes > (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    if (!m->virtual_time)
+        m->crowded = ctx->boot->n_pes > (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
     m->spin_ns = m->crowded ? ry_min64(c->spin_ns, SPIN_SHARED_NS) : c->spin_ns;
     m->nap_ns = NAP_NS;
     m->on_event = ry_ctx_event;

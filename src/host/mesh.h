@@ -17,7 +17,7 @@
 #include "host/boot.h"
 #include "nic/nic.h"
 
-enum { RY_MRS_MAX = 4, RY_CTL_VERSION = 1 };
+enum { RY_MRS_MAX = 4, RY_CTL_VERSION = 2 };
 
 /* What a PE tells all others before anything connects; also what must not contradict. */
 struct ry_rail_wire {
@@ -28,7 +28,7 @@ struct ry_rail_wire {
     uint32_t backup; /* the rail that the topology names to stand in; RY_RAILS_MAX: none */
     uint32_t distance;
     uint32_t rkey; /* heap */
-    uint32_t up;
+    uint32_t up, downs; /* downs: how often it has gone down */
 };
 
 /* What the machine's topology says of a rail; where it says nothing the backend's word counts. */

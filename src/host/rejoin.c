@@ -51,8 +51,11 @@ static void forget_all(struct ry_ctx *ctx, const uint64_t *set)
         ry_ctx_unmap_peer(ctx, &m->peers[q]);
         forget(ctx, q);
     }
-    for (uint32_t i = 0; i < m->hello.rails; i++) /* their keys must be good */
-        ry_agent_renew_keys(m, i);
+    for (uint32_t i = 0; i < m->hello.rails; i++) {
+        ry_agent_renew_keys(m, i); /* their keys must be good */
+        m->hello.rail[i].up = m->rails_up >> i & 1;
+        m->hello.rail[i].downs = m->rail_downs[i];
+    }
     pthread_rwlock_unlock(&ctx->peers_lock);
 }
 

@@ -115,6 +115,7 @@ static void fill_peer(struct ry_mesh *m, uint32_t pe, const struct ry_hello *h)
         p->rkeys[j][0] = h->rail[j].rkey;
         if (h->rail[j].up)
             p->rails_up |= 1ull << j;
+        p->rail_downs[j] = (uint8_t)h->rail[j].downs;
     }
 }
 

@@ -27,23 +27,14 @@ static const struct {
     int id;
     uint64_t seed;
 } known[] = {
-    {RY_MUT_ONE_WORD, 285},
-    {RY_MUT_NO_PROOF_READ, 136},
-    {RY_MUT_REUSE_UNFENCED, 155},
-    {RY_MUT_RELEASE_ON_ANSWER, 1703},
-    {RY_MUT_BACK_EARLY, 160},
-    {RY_MUT_LAST_UNSIGNALLED, 438},
-    {RY_MUT_NO_FENCE, 136},
-    {RY_MUT_FENCE_NO_FLUSH, 136},
-    {RY_MUT_CUT_LOUD, 461},
-    {RY_MUT_RECORDS_KEPT, 71},
-    {RY_MUT_ANY_INCARNATION, 5209},
-    {RY_MUT_RING_UNCHECKED, 2462},
-    {RY_MUT_DOORBELL_STORE, 2462},
-    {RY_MUT_ROOM_BY_COMPLETION, 617},
-    {RY_MUT_MOVE_WITHOUT_WAIT, 175},
-    {RY_MUT_JOIN_AT_ZERO, 37},
-    {RY_MUT_MASK_ALONE, 420},
+    {RY_MUT_ONE_WORD, 136},         {RY_MUT_NO_PROOF_READ, 136},
+    {RY_MUT_REUSE_UNFENCED, 155},   {RY_MUT_RELEASE_ON_ANSWER, 1558},
+    {RY_MUT_BACK_EARLY, 1545},      {RY_MUT_LAST_UNSIGNALLED, 438},
+    {RY_MUT_FENCE_NO_FLUSH, 136},   {RY_MUT_ANY_INCARNATION, 265},
+    {RY_MUT_OLD_PROBE, 622},        {RY_MUT_JOIN_UNTOLD, 71},
+    {RY_MUT_HALF_MADE, 93},         {RY_MUT_RING_UNCHECKED, 565},
+    {RY_MUT_DOORBELL_STORE, 565},   {RY_MUT_ROOM_BY_COMPLETION, 166},
+    {RY_MUT_MOVE_WITHOUT_WAIT, 77}, {RY_MUT_MASK_ALONE, 3820},
 };
 
 struct verdict {
@@ -148,8 +139,6 @@ static const char *by_schedule(int id)
         return "schedule 42";
     case RY_MUT_ROUTE_HALF: /* harmless, and slow */
         return "DeepEP 650";
-    case RY_MUT_OLD_GID: /* a path that never comes back is no error */
-        return "schedule 44";
     case RY_MUT_NO_HOLD_BACK: /* nor is one that comes back too often */
         return "Mooncake 3596";
     case RY_MUT_NO_PATIENCE: /* links have no rate */

@@ -36,6 +36,7 @@ struct ry_sim_model {
     bool ready, second_done;
     struct ry_sim_stream stream[2][RY_SIM_PES]; /* to each peer */
     uint64_t seen[2][RY_SIM_PES];               /* from each peer */
+    struct ry_sector watched[2][RY_SIM_PES];    /* the signals when they were last looked at */
     uint64_t stamp, ops;
     uint32_t plain_slot[RY_SIM_PES];
     uint64_t plain_stamp[RY_SIM_PES][RY_SIM_SLOTS];
@@ -69,8 +70,9 @@ void ry_oracle_final(void);
 void ry_oracle_fetched(uint32_t pe, uint32_t at, uint32_t word, uint64_t old);
 void ry_oracle_got(uint32_t pe, uint32_t from);
 void ry_oracle_got_away(uint32_t pe);
-/* oracle_state.c: states are legal, queues never overrun, both ends agree in the end. */
+/* oracle_state.c: states are legal, queues never overrun. */
 void ry_oracle_states(void);
+/* oracle_agree.c: let the agents come to rest; then both ends agree. */
 void ry_oracle_agree(void);
 void ry_oracle_needless(uint64_t failed);
 /* workload.c: the start of an application, and one operation. */

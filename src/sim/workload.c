@@ -204,8 +204,7 @@ bool ry_sim_prepare(struct ry_sim_pe *pe)
 
     if (!alive(pe, ry_malloc(pe->ctx, sizeof(*m->area), &area), "malloc"))
         return false;
-    m->area = area;
-    memset(area, 0, sizeof(*m->area));
+    m->area = area; /* the heap was cleared; a peer's second initiator may have written here */
     fill(&m->area->fixed, 0xf00d00 | pe->boot.pe);
     m->ready = true;
     if (!pe->boot.incarnation && !alive(pe, ry_barrier(pe->ctx), "barrier"))

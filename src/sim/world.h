@@ -87,12 +87,14 @@ struct ry_sim_pe {
     uint32_t n_events, seen_events;
     void *model; /* the workload's account */
     bool finished;
+    bool stepping; /* its agent is at work */
     int rc;
     char error[256];
 };
 
 struct ry_sim_meet { /* one collective of the bootstrap under way */
     uint32_t arrived, left, generation;
+    uint32_t asleep; /* in it, a bit each */
     size_t len[RY_SIM_PES];
     void *part[RY_SIM_PES];
 };
@@ -110,6 +112,7 @@ struct ry_sim_world {
     struct ry_sim_plan plan;
     uint64_t now_ns, rng, sched_rng;
     uint64_t steps, events, ops, ep_rounds;
+    uint32_t skip_max; /* accesses from one that yields to the next, at most */
     uint64_t moves, moves_planned, replayed;
     uint64_t wake_ns[RY_SIM_TASKS]; /* when each task runs next; NEVER: it sleeps, or is no more */
     /* Nothing but the running task runs before this: until then its sleeps only move the clock. */
@@ -123,7 +126,8 @@ struct ry_sim_world {
     struct ry_sim_crash crash;
     struct ry_sim_task *running;
     uint32_t live_apps;
-    bool failed; /* an oracle has spoken: the first violation is kept */
+    bool settling; /* no application lives, and the agents go on */
+    bool failed;   /* an oracle has spoken: the first violation is kept */
     char violation[512];
     char trace[RY_SIM_TRACE][200];
     uint32_t traced;
@@ -134,11 +138,23 @@ struct ry_sim_world {
 /* One world at a time: hooks of core/ have no argument. */
 extern struct ry_sim_world *ry_sim;
 
-uint64_t ry_sim_random(uint64_t *state);
+static inline uint64_t ry_sim_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15ull;
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+}
 /* Below n, n > 0. */
 static inline uint64_t ry_sim_below(uint64_t *state, uint64_t n)
 {
     return ry_sim_random(state) % n;
+}
+/* The same without a division, where it is drawn for every access. */
+static inline uint64_t ry_sim_draw(uint64_t *state, uint32_t n)
+{
+    return (ry_sim_random(state) >> 32) * n >> 32;
 }
 static inline bool ry_sim_chance(uint64_t *state, uint32_t p)
 {

@@ -23,34 +23,29 @@ static struct ry_gpu_own *common_aim(ry_gpu_ep *ep, struct ry_gpu_common *c, enu
     return &ep->part[g];
 }
 
-static struct ry_gpu_ll ll_args(ry_gpu_ep *ep, enum ry_gpu_kernel k, uint64_t call, int phase)
+static union ry_gpu_args args_of(ry_gpu_ep *ep, enum ry_gpu_kernel k, uint64_t call, int phase)
 {
-    struct ry_gpu_ll a = ep->args.ll;
-    const struct ry_gpu_own *own = common_aim(ep, &a.c, k, call, phase);
+    union ry_gpu_args a = ep->args;
+    const struct ry_gpu_own *own = common_aim(ep, &a.ll.c, k, call, phase);
 
-    a.kept_ids = own->kept_ids;
-    a.kept_weights = own->kept_weights;
-    a.kept_tokens = own->kept_tokens;
-    a.count = own->count;
-    a.src_token = own->src_token;
-    a.back = own->back;
-    a.expert_rows = own->expert_rows;
-    a.rows = own->rows;
-    return a;
-}
-
-static struct ry_gpu_ht ht_args(ry_gpu_ep *ep, enum ry_gpu_kernel k, uint64_t call, int phase)
-{
-    struct ry_gpu_ht a = ep->args.ht;
-    const struct ry_gpu_own *own = common_aim(ep, &a.c, k, call, phase);
-
-    a.kept_ids = own->kept_ids;
-    a.kept_weights = own->kept_weights;
-    a.kept_tokens = own->kept_tokens;
-    a.expert_rows = own->expert_rows;
-    a.rank = own->rank;
-    a.before = own->before;
-    a.rows = own->rows;
+    if (ep->attr.ep.mode == RY_EP_LL) {
+        a.ll.kept_ids = own->kept_ids;
+        a.ll.kept_weights = own->kept_weights;
+        a.ll.kept_tokens = own->kept_tokens;
+        a.ll.expert_rows = own->expert_rows;
+        a.ll.rows = own->rows;
+        a.ll.count = own->count;
+        a.ll.src_token = own->src_token;
+        a.ll.back = own->back;
+    } else {
+        a.ht.kept_ids = own->kept_ids;
+        a.ht.kept_weights = own->kept_weights;
+        a.ht.kept_tokens = own->kept_tokens;
+        a.ht.expert_rows = own->expert_rows;
+        a.ht.rows = own->rows;
+        a.ht.rank = own->rank;
+        a.ht.before = own->before;
+    }
     return a;
 }
 
@@ -116,9 +111,13 @@ static void ht_output(const struct ry_gpu_ht *a, ry_ep_output *out)
     };
 }
 
-int ry_gpu_launched(int cuda_error, const char *what)
+int ry_gpu_launched(const ry_gpu_ep *ep, int cuda_error, const char *what)
 {
-    return cuda_error ? ry_gpu_fail(cuda_error, what) : RY_OK;
+    if (cuda_error)
+        return ry_gpu_fail(cuda_error, what);
+    if (ep->launched)
+        ep->launched(ep->launched_arg);
+    return RY_OK;
 }
 
 uint32_t ry_gpu_ep_dispatch_blocks(const ry_gpu_ep *ep)
@@ -126,84 +125,85 @@ uint32_t ry_gpu_ep_dispatch_blocks(const ry_gpu_ep *ep)
     return ep->attr.ep.mode == RY_EP_LL ? ry_min32(ep->blocks, ep->attr.ep.tokens_max) : ep->blocks;
 }
 
-/* Where peers are far the two phases are kernels of their own, with the channels' between them. */
-static int ll_dispatch(ry_gpu_ep *ep, const ry_ep_input *in, ry_ep_output *out,
-                       const uint32_t **rows, int phase, uint64_t call, void *stream)
+/* The kernel of a stage. */
+static int stage_launch(const ry_gpu_ep *ep, union ry_gpu_args *a, enum ry_far_stage stage,
+                        void *stream)
 {
-    struct ry_gpu_ll a = ll_args(ep, K_DISPATCH, call, phase);
+    bool ll = ep->attr.ep.mode == RY_EP_LL;
     uint32_t blocks = ry_gpu_ep_dispatch_blocks(ep);
+    int rc;
+
+    if (stage == RY_FAR_PLAN)
+        rc = ry_gpu_ht_plan_launch(&a->ht, ep->blocks, stream);
+    else if (stage == RY_FAR_DISPATCH)
+        rc = ll ? ry_gpu_ll_dispatch_launch(&a->ll, blocks, stream)
+                : ry_gpu_ht_dispatch_launch(&a->ht, blocks, stream);
+    else
+        rc = ll ? ry_gpu_ll_combine_launch(&a->ll, ep->blocks, stream)
+                : ry_gpu_ht_combine_launch(&a->ht, ep->blocks, stream);
+    return ry_gpu_launched(ep, rc, stage == RY_FAR_COMBINE ? "combine" : "dispatch");
+}
+
+/* Where peers are far the two phases are kernels of their own, with the channels' between them. */
+static int stage_run(const ry_gpu_ep *ep, union ry_gpu_args *a, enum ry_far_stage stage, int phase,
+                     uint64_t call, void *stream)
+{
     int status = RY_OK;
 
-    if (in)
-        input_fill(&a.in, in);
-    if (out) {
-        ll_output(&a, out);
-        *rows = a.rows;
-    }
     if (!ep->far.n)
-        return ry_gpu_launched(ry_gpu_ll_dispatch_launch(&a, blocks, stream), "dispatch");
-    if (in) {
-        a.c.phases = RY_EP_SEND;
-        status = ry_far_room(ep, call, stream);
+        return stage_launch(ep, a, stage, stream);
+    if (phase != RY_EP_RECV) {
+        a->ll.c.phases = RY_EP_SEND;
+        status = stage_launch(ep, a, stage, stream);
         if (status == RY_OK)
-            status = ry_gpu_launched(ry_gpu_ll_dispatch_launch(&a, blocks, stream), "dispatch");
-        if (status == RY_OK)
-            status = ry_far_ll_post(ep, &a, RY_FAR_DISPATCH, call, stream);
+            status = ry_far_post(ep, a, stage, call, stream);
     }
-    if (out && status == RY_OK) {
-        a.c.phases = RY_EP_RECV;
-        status = ry_far_ll_arrive(ep, &a, RY_FAR_DISPATCH, call, stream);
+    if (phase != RY_EP_SEND && status == RY_OK) {
+        a->ll.c.phases = RY_EP_RECV;
+        status = ry_far_arrive(ep, a, stage, call, stream);
         if (status == RY_OK)
-            status = ry_gpu_launched(ry_gpu_ll_dispatch_launch(&a, blocks, stream), "dispatch");
+            status = stage_launch(ep, a, stage, stream);
     }
     return status;
 }
 
-/* Every PE's plan, at every PE. */
+/* Every PE's plan, at every PE: one kernel does both. */
 static int ht_plan(ry_gpu_ep *ep, const struct ry_gpu_input *in, uint64_t call, void *stream)
 {
-    struct ry_gpu_ht plan = ht_args(ep, K_PLAN, call, RY_EP_BOTH);
+    union ry_gpu_args plan = args_of(ep, K_PLAN, call, RY_EP_BOTH);
     int status;
 
-    plan.in = *in;
-    status = ry_far_room(ep, call, stream);
-    if (status == RY_OK)
-        status = ry_gpu_launched(ry_gpu_ht_plan_launch(&plan, ep->blocks, stream), "dispatch");
-    if (status == RY_OK)
-        status = ry_far_ht_post(ep, &plan, RY_FAR_PLAN, call, stream);
-    return status == RY_OK ? ry_far_ht_arrive(ep, &plan, RY_FAR_PLAN, call, stream) : status;
+    plan.ht.in = *in;
+    status = stage_launch(ep, &plan, RY_FAR_PLAN, stream);
+    if (status == RY_OK && ep->far.n)
+        status = ry_far_post(ep, &plan, RY_FAR_PLAN, call, stream);
+    if (status == RY_OK && ep->far.n)
+        status = ry_far_arrive(ep, &plan, RY_FAR_PLAN, call, stream);
+    return status;
 }
 
-static int ht_dispatch(ry_gpu_ep *ep, const ry_ep_input *in, ry_ep_output *out,
-                       const uint32_t **rows, int phase, uint64_t call, void *stream)
+static int dispatch(ry_gpu_ep *ep, const ry_ep_input *in, ry_ep_output *out, const uint32_t **rows,
+                    int phase, uint64_t call, void *stream)
 {
-    struct ry_gpu_ht a = ht_args(ep, K_DISPATCH, call, phase);
-    uint32_t blocks = ry_gpu_ep_dispatch_blocks(ep);
+    union ry_gpu_args a = args_of(ep, K_DISPATCH, call, phase);
+    bool ll = ep->attr.ep.mode == RY_EP_LL;
     int status = RY_OK;
 
     if (in) {
-        input_fill(&a.in, in);
-        status = ht_plan(ep, &a.in, call, stream);
+        input_fill(ll ? &a.ll.in : &a.ht.in, in);
+        if (ep->far.n)
+            status = ry_far_room(ep, call, stream);
+        if (status == RY_OK && !ll)
+            status = ht_plan(ep, &a.ht.in, call, stream);
     }
     if (out) {
-        ht_output(&a, out);
-        *rows = a.rows;
+        if (ll)
+            ll_output(&a.ll, out);
+        else
+            ht_output(&a.ht, out);
+        *rows = ll ? a.ll.rows : a.ht.rows;
     }
-    if (status == RY_OK && !ep->far.n)
-        return ry_gpu_launched(ry_gpu_ht_dispatch_launch(&a, blocks, stream), "dispatch");
-    if (in && status == RY_OK) {
-        a.c.phases = RY_EP_SEND;
-        status = ry_gpu_launched(ry_gpu_ht_dispatch_launch(&a, blocks, stream), "dispatch");
-        if (status == RY_OK)
-            status = ry_far_ht_post(ep, &a, RY_FAR_DISPATCH, call, stream);
-    }
-    if (out && status == RY_OK) {
-        a.c.phases = RY_EP_RECV;
-        status = ry_far_ht_arrive(ep, &a, RY_FAR_DISPATCH, call, stream);
-        if (status == RY_OK)
-            status = ry_gpu_launched(ry_gpu_ht_dispatch_launch(&a, blocks, stream), "dispatch");
-    }
-    return status;
+    return status == RY_OK ? stage_run(ep, &a, RY_FAR_DISPATCH, phase, call, stream) : status;
 }
 
 int ry_gpu_ep_dispatch(ry_gpu_ep *ep, const ry_ep_input *in, ry_ep_output *out,
@@ -230,8 +230,8 @@ int ry_gpu_ep_dispatch(ry_gpu_ep *ep, const ry_ep_input *in, ry_ep_output *out,
         status = ry_gpu_enter(ep->attr.device);
     if (status != RY_OK)
         return status;
-    status = (ep->attr.ep.mode == RY_EP_LL ? ll_dispatch : ht_dispatch)(
-        ep, sends ? in : NULL, receives ? out : NULL, rows_device, phase, call, stream);
+    status =
+        dispatch(ep, sends ? in : NULL, receives ? out : NULL, rows_device, phase, call, stream);
     if (status != RY_OK)
         return status;
     ep->dispatch_sent += sends;
@@ -239,58 +239,23 @@ int ry_gpu_ep_dispatch(ry_gpu_ep *ep, const ry_ep_input *in, ry_ep_output *out,
     return RY_OK;
 }
 
-static int ll_combine(ry_gpu_ep *ep, const void *y, size_t y_stride, void *out, size_t out_stride,
-                      int phase, uint64_t call, void *stream)
+static int combine(ry_gpu_ep *ep, const void *y, size_t y_stride, void *out, size_t out_stride,
+                   int phase, uint64_t call, void *stream)
 {
-    struct ry_gpu_ll a = ll_args(ep, K_COMBINE, call, phase);
-    int status = RY_OK;
+    union ry_gpu_args a = args_of(ep, K_COMBINE, call, phase);
 
-    a.y = y;
-    a.y_stride = y_stride;
-    a.out = out;
-    a.out_stride = out_stride;
-    if (!ep->far.n)
-        return ry_gpu_launched(ry_gpu_ll_combine_launch(&a, ep->blocks, stream), "combine");
-    if (phase != RY_EP_RECV) {
-        a.c.phases = RY_EP_SEND;
-        status = ry_gpu_launched(ry_gpu_ll_combine_launch(&a, ep->blocks, stream), "combine");
-        if (status == RY_OK)
-            status = ry_far_ll_post(ep, &a, RY_FAR_COMBINE, call, stream);
+    if (ep->attr.ep.mode == RY_EP_LL) {
+        a.ll.y = y;
+        a.ll.y_stride = y_stride;
+        a.ll.out = out;
+        a.ll.out_stride = out_stride;
+    } else {
+        a.ht.y = y;
+        a.ht.y_stride = y_stride;
+        a.ht.out = out;
+        a.ht.out_stride = out_stride;
     }
-    if (phase != RY_EP_SEND && status == RY_OK) {
-        a.c.phases = RY_EP_RECV;
-        status = ry_far_ll_arrive(ep, &a, RY_FAR_COMBINE, call, stream);
-        if (status == RY_OK)
-            status = ry_gpu_launched(ry_gpu_ll_combine_launch(&a, ep->blocks, stream), "combine");
-    }
-    return status;
-}
-
-static int ht_combine(ry_gpu_ep *ep, const void *y, size_t y_stride, void *out, size_t out_stride,
-                      int phase, uint64_t call, void *stream)
-{
-    struct ry_gpu_ht a = ht_args(ep, K_COMBINE, call, phase);
-    int status = RY_OK;
-
-    a.y = y;
-    a.y_stride = y_stride;
-    a.out = out;
-    a.out_stride = out_stride;
-    if (!ep->far.n)
-        return ry_gpu_launched(ry_gpu_ht_combine_launch(&a, ep->blocks, stream), "combine");
-    if (phase != RY_EP_RECV) {
-        a.c.phases = RY_EP_SEND;
-        status = ry_gpu_launched(ry_gpu_ht_combine_launch(&a, ep->blocks, stream), "combine");
-        if (status == RY_OK)
-            status = ry_far_ht_post(ep, &a, RY_FAR_COMBINE, call, stream);
-    }
-    if (phase != RY_EP_SEND && status == RY_OK) {
-        a.c.phases = RY_EP_RECV;
-        status = ry_far_ht_arrive(ep, &a, RY_FAR_COMBINE, call, stream);
-        if (status == RY_OK)
-            status = ry_gpu_launched(ry_gpu_ht_combine_launch(&a, ep->blocks, stream), "combine");
-    }
-    return status;
+    return stage_run(ep, &a, RY_FAR_COMBINE, phase, call, stream);
 }
 
 int ry_gpu_ep_combine(ry_gpu_ep *ep, const void *y, size_t y_stride, void *out, size_t out_stride,
@@ -311,8 +276,7 @@ int ry_gpu_ep_combine(ry_gpu_ep *ep, const void *y, size_t y_stride, void *out, 
         return ry_fail(RY_ERR_INVALID, "out: rows must be 16-byte aligned and not overlap");
     status = ry_gpu_enter(ep->attr.device);
     if (status == RY_OK)
-        status = (ep->attr.ep.mode == RY_EP_LL ? ll_combine : ht_combine)(
-            ep, y, y_stride, out, out_stride, phase, call, stream);
+        status = combine(ep, y, y_stride, out, out_stride, phase, call, stream);
     if (status != RY_OK)
         return status;
     ep->combine_sent += sends;

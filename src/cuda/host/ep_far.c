@@ -93,38 +93,25 @@ int ry_far_room(const ry_gpu_ep *ep, uint64_t call, void *stream)
 {
     struct ry_gpu_far far = far_of(ep, call);
 
-    return far.n ? ry_gpu_launched(ry_far_room_launch(&far, stream), "dispatch") : RY_OK;
+    return ry_gpu_launched(ep, ry_far_room_launch(&far, stream), "room");
 }
 
-int ry_far_ll_post(const ry_gpu_ep *ep, const struct ry_gpu_ll *a, enum ry_far_stage stage,
-                   uint64_t call, void *stream)
+int ry_far_post(const ry_gpu_ep *ep, const union ry_gpu_args *a, enum ry_far_stage stage,
+                uint64_t call, void *stream)
 {
     struct ry_gpu_far far = far_of(ep, call);
+    int rc = ep->attr.ep.mode == RY_EP_LL ? ry_far_ll_post_launch(&a->ll, &far, stage, stream)
+                                          : ry_far_ht_post_launch(&a->ht, &far, stage, stream);
 
-    return ry_gpu_launched(ry_far_ll_post_launch(a, &far, stage, stream), "post");
+    return ry_gpu_launched(ep, rc, "post");
 }
 
-int ry_far_ll_arrive(const ry_gpu_ep *ep, const struct ry_gpu_ll *a, enum ry_far_stage stage,
-                     uint64_t call, void *stream)
+int ry_far_arrive(const ry_gpu_ep *ep, const union ry_gpu_args *a, enum ry_far_stage stage,
+                  uint64_t call, void *stream)
 {
     struct ry_gpu_far far = far_of(ep, call);
+    int rc = ep->attr.ep.mode == RY_EP_LL ? ry_far_ll_arrive_launch(&a->ll, &far, stage, stream)
+                                          : ry_far_ht_arrive_launch(&a->ht, &far, stage, stream);
 
-    return ry_gpu_launched(ry_far_ll_arrive_launch(a, &far, stage, stream), "arrive");
-}
-
-int ry_far_ht_post(const ry_gpu_ep *ep, const struct ry_gpu_ht *a, enum ry_far_stage stage,
-                   uint64_t call, void *stream)
-{
-    struct ry_gpu_far far = far_of(ep, call);
-
-    return far.n ? ry_gpu_launched(ry_far_ht_post_launch(a, &far, stage, stream), "post") : RY_OK;
-}
-
-int ry_far_ht_arrive(const ry_gpu_ep *ep, const struct ry_gpu_ht *a, enum ry_far_stage stage,
-                     uint64_t call, void *stream)
-{
-    struct ry_gpu_far far = far_of(ep, call);
-
-    return far.n ? ry_gpu_launched(ry_far_ht_arrive_launch(a, &far, stage, stream), "arrive")
-                 : RY_OK;
+    return ry_gpu_launched(ep, rc, "arrive");
 }

@@ -24,6 +24,12 @@ struct ry_gpu_own {
     uint64_t *last;
 };
 
+/* What a kernel is given; both begin with ry_gpu_common. */
+union ry_gpu_args {
+    struct ry_gpu_ll ll;
+    struct ry_gpu_ht ht;
+};
+
 struct ry_gpu_ep {
     ry_gpu_ep_attr attr;
     uint32_t generations;
@@ -34,14 +40,13 @@ struct ry_gpu_ep {
     struct ry_gpu_status *status;        /* pinned */
     struct ry_gpu_status *status_device; /* the same, as the GPU addresses it */
     uint32_t blocks;
-    union {
-        struct ry_gpu_ll ll;
-        struct ry_gpu_ht ht;
-    } args; /* what all launches have in common */
+    union ry_gpu_args args; /* what all launches have in common */
     uint64_t dispatch_sent, dispatch_received, combine_sent, combine_received;
     struct ry_gpu_far far; /* n 0: every peer's memory is mapped */
     struct ry_far_span *spans;
-    uint32_t ports; /* of a PE, where peers are far */
+    uint32_t ports;              /* of a PE, where peers are far */
+    void (*launched)(void *arg); /* called behind every launch; NULL: nobody */
+    void *launched_arg;
 };
 
 /* Lays out a PE's own memory at base; with base NULL it only counts. */
@@ -51,20 +56,16 @@ int ry_gpu_ep_prepare(const ry_gpu_ep_attr *attr, ry_gpu_ep **out);
 /* Once memory is there: what all launches have in common. */
 void ry_gpu_ep_common(ry_gpu_ep *ep);
 
-/* What stands between a stage's kernels where peers are far; nothing where none is. */
+/* What stands between a stage's kernels where peers are far. */
 int ry_far_room(const ry_gpu_ep *ep, uint64_t call, void *stream);
-int ry_far_ll_post(const ry_gpu_ep *ep, const struct ry_gpu_ll *a, enum ry_far_stage stage,
-                   uint64_t call, void *stream);
-int ry_far_ll_arrive(const ry_gpu_ep *ep, const struct ry_gpu_ll *a, enum ry_far_stage stage,
-                     uint64_t call, void *stream);
-int ry_far_ht_post(const ry_gpu_ep *ep, const struct ry_gpu_ht *a, enum ry_far_stage stage,
-                   uint64_t call, void *stream);
-int ry_far_ht_arrive(const ry_gpu_ep *ep, const struct ry_gpu_ht *a, enum ry_far_stage stage,
-                     uint64_t call, void *stream);
+int ry_far_post(const ry_gpu_ep *ep, const union ry_gpu_args *a, enum ry_far_stage stage,
+                uint64_t call, void *stream);
+int ry_far_arrive(const ry_gpu_ep *ep, const union ry_gpu_args *a, enum ry_far_stage stage,
+                  uint64_t call, void *stream);
 /* SMs that railyard tune found best for this shape on this machine; 0: nothing is known. */
 uint32_t ry_gpu_ep_tuned(const ry_gpu_ep_attr *attr);
 /* RY_OK, or an error that says what could not be launched. */
-int ry_gpu_launched(int cuda_error, const char *what);
+int ry_gpu_launched(const ry_gpu_ep *ep, int cuda_error, const char *what);
 /* Blocks of a PE's dispatch. */
 uint32_t ry_gpu_ep_dispatch_blocks(const ry_gpu_ep *ep);
 

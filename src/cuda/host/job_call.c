@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cuda/host/driver.h"
+#include "cuda/host/ep_inside.h"
 #include "host/clock.h"
 #include "host/error.h"
 
@@ -56,6 +57,30 @@ static void meet(ry_gpu_job *job)
     while (__atomic_load_n(&job->met, __ATOMIC_ACQUIRE) < all &&
            !__atomic_load_n(&job->lost, __ATOMIC_ACQUIRE) && ry_clock_ns() < until)
         ;
+}
+
+/* Behind every launch, where PEs share a GPU. The driver may put streams of several PEs into one
+ * queue, where what waits holds up all that stands behind it. So PEs launch in step, each kernel of
+ * all of them before the next of any: no kernel then waits for one that stands behind it. */
+static void in_step(void *arg)
+{
+    ry_gpu_job *job = arg;
+
+    if (job->gpus < (int)job->attr.n_pes)
+        meet(job);
+}
+
+/* Where a call's time begins. */
+static int begin(ry_gpu_job *job, struct ry_job_pe *p)
+{
+    cudaError_t rc;
+
+    p->ep->launched = in_step;
+    p->ep->launched_arg = job;
+    meet(job);
+    rc = cudaEventRecord(p->begin, p->stream);
+    in_step(job);
+    return rc == cudaSuccess ? RY_OK : ry_gpu_fail(rc, "cannot record an event");
 }
 
 static int timed(struct ry_job_pe *p, double *us)
@@ -155,9 +180,9 @@ static int dispatch(ry_gpu_job *job, uint32_t pe, const ry_ep_input *in, ry_ep_o
         status = tokens_in(job, p, in, &there);
     if (status != RY_OK)
         return status;
-    meet(job);
-    cudaEventRecord(p->begin, p->stream);
-    status = ry_gpu_ep_dispatch(p->ep, &there, &p->last, &rows, RY_EP_BOTH, p->stream);
+    status = begin(job, p);
+    if (status == RY_OK)
+        status = ry_gpu_ep_dispatch(p->ep, &there, &p->last, &rows, RY_EP_BOTH, p->stream);
     cudaEventRecord(p->end, p->stream);
     if (status == RY_OK)
         status = finish(&none, "dispatch");
@@ -196,9 +221,9 @@ static int combine(ry_gpu_job *job, uint32_t pe, const void *y, size_t y_stride,
         status = y_in(job, p, y, y_stride);
     if (status != RY_OK)
         return status;
-    meet(job);
-    cudaEventRecord(p->begin, p->stream);
-    status = ry_gpu_ep_combine(p->ep, p->y, row, p->out, row, RY_EP_BOTH, p->stream);
+    status = begin(job, p);
+    if (status == RY_OK)
+        status = ry_gpu_ep_combine(p->ep, p->y, row, p->out, row, RY_EP_BOTH, p->stream);
     cudaEventRecord(p->end, p->stream);
     if (status == RY_OK)
         status = finish(&c, "combine");
