@@ -77,6 +77,8 @@ static int let_in(struct ry_ctx *ctx, const uint64_t *set, uint64_t deadline_ns)
     forget_all(ctx, set);
     rc = ry_mesh_rehello(m, set, deadline_ns);
     if (rc == RY_OK)
+        ry_ctx_take_counts(ctx);
+    if (rc == RY_OK)
         rc = ry_ctx_map_peers(ctx, &ex, set, deadline_ns);
     if (rc == RY_OK)
         rc = ry_mesh_reconnect(m, set, &ctx->peers_lock, deadline_ns);

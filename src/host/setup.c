@@ -192,9 +192,11 @@ int ry_mesh_rehello(struct ry_mesh *m, const uint64_t *set, uint64_t deadline_ns
         rc = check_agreement(m, all);
     if (rc == RY_OK)
         rc = check_views(m, all);
-    for (uint32_t p = 0; rc == RY_OK && p < m->n_pes; p++)
+    for (uint32_t p = 0; rc == RY_OK && p < m->n_pes; p++) {
         if (ry_mesh_in_set(set, p))
             fill_peer(m, p, &all[p]);
+        m->peers[p].hello.barrier_count = all[p].barrier_count;
+    }
     free(all);
     return rc;
 }

@@ -74,17 +74,6 @@ static void quiet_event(void *arg, const struct ry_mesh *m, int type, uint32_t p
                  to_rail);
 }
 
-/* What a replacement joins: the counts that the survivors are at. */
-static void take_counts(struct ry_ctx *ctx)
-{
-    for (uint32_t q = 0; q < ctx->mesh.n_pes; q++) {
-        const struct ry_hello *h = &ctx->mesh.peers[q].hello;
-
-        ctx->barrier.count = ry_max64(ctx->barrier.count, h->barrier_count);
-        ctx->mallocs_theirs = ry_max64(ctx->mallocs_theirs, h->mallocs);
-    }
-}
-
 static int join_world(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
 {
     struct ry_ctx *ctx = pe->ctx;
@@ -136,7 +125,7 @@ static int join_world(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
         m->peers[q].seg = (void *)(uintptr_t)m->peers[q].hello.seg_base;
     }
     if (rc == RY_OK)
-        take_counts(ctx);
+        ry_ctx_take_counts(ctx);
     if (rc == RY_OK)
         rc = ry_mesh_connect(m, WORLD_NS);
     return rc == RY_OK && pe->boot.incarnation ? m->boot->ops->barrier(m->boot, WORLD_NS) : rc;
