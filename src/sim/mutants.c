@@ -4,13 +4,17 @@
  */
 #include <ctype.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/mutant.h"
 #include "sim/campaign.h"
+
+enum { RUN_CPU_S = 10 }; /* a run takes some milliseconds; broken code may loop for ever */
 
 struct mutant {
     const char *id, *rule, *what;
@@ -76,9 +80,11 @@ static void child(int id, uint64_t first, uint64_t runs, int fd)
 
     ry_mutant = id;
     for (uint64_t k = 0; k < runs; k++) {
+        const struct itimerval longest = {.it_value.tv_sec = RUN_CPU_S};
         struct ry_sim_plan plan;
         bool ok;
 
+        setitimer(ITIMER_VIRTUAL, &longest, NULL);
         memset(&v, 0, sizeof(v));
         v.run = k + 1;
         v.seed = first + k;
@@ -120,7 +126,10 @@ static bool judge(int id, uint64_t first, uint64_t runs, struct verdict *v)
     if (WIFSIGNALED(status)) {
         v->run++;
         v->seed++;
-        snprintf(v->violation, sizeof(v->violation), "crash: signal %d", WTERMSIG(status));
+        if (WTERMSIG(status) == SIGVTALRM)
+            snprintf(v->violation, sizeof(v->violation), "progress: the run does not end");
+        else
+            snprintf(v->violation, sizeof(v->violation), "crash: signal %d", WTERMSIG(status));
     }
     return v->violation[0] != '\0';
 }

@@ -97,6 +97,8 @@ void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm)
             p->bits++;
     if (below(&r, 3) == 0)
         p->slow_p = (uint32_t)below(&r, 2000);
+    if (p->crash && !p->back && below(&r, 2)) /* it was only stopped, and knows of nothing */
+        p->lives = 1 + (uint32_t)below(&r, BUSY_NS / 2);
     make_chaos(p, &r);
     p->n_faults = (uint32_t)below(&r, swarm ? RY_SIM_FAULTS : 6);
     for (uint32_t i = 0; i < p->n_faults; i++) {
