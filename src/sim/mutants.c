@@ -138,14 +138,8 @@ static bool judge(int id, uint64_t first, uint64_t runs, struct verdict *v)
 static const char *by_schedule(int id)
 {
     switch (id) {
-    case RY_MUT_BASE_AFTER_CQE: /* a waiter that sleeps while its ring wraps the counter */
-        return "schedule 27";
     case RY_MUT_LATE_PROOF: /* one that sleeps across two moves and a fence */
         return "schedule 29";
-    case RY_MUT_MASK_UNFENCED: /* a lost PE's last writes come before their places are others' */
-        return "test_mask";
-    case RY_MUT_MASK_REOPENED: /* who is masked has crashed, and asks for nothing */
-        return "schedule 42";
     case RY_MUT_ROUTE_HALF: /* harmless, and slow */
         return "DeepEP 650";
     case RY_MUT_NO_HOLD_BACK: /* nor is one that comes back too often */

@@ -25,7 +25,7 @@ struct value {
     uint64_t v;
 };
 
-enum { VALUES = 28 };
+enum { VALUES = 29 };
 
 static void values_of(const struct ry_sim_plan *p, struct value *v)
 {
@@ -58,6 +58,7 @@ static void values_of(const struct ry_sim_plan *p, struct value *v)
         {"crashpe", p->crash_pe},
         {"back", p->back},
         {"lives", p->lives},
+        {"slowagents", p->slow_agents},
     };
 
     memcpy(v, all, sizeof(all));
@@ -93,6 +94,7 @@ static void values_to(struct ry_sim_plan *p, const struct value *v)
     p->crash_pe = (uint32_t)v[25].v;
     p->back = (uint32_t)v[26].v;
     p->lives = (uint32_t)v[27].v;
+    p->slow_agents = v[28].v != 0;
 }
 
 void ry_sim_plan_print(const struct ry_sim_plan *p, char *to, size_t bytes)

@@ -63,6 +63,7 @@ struct ry_sim_plan {
     uint32_t point_p;    /* a shared access yields: 1/65536 */
     uint32_t stall_p;    /* and then it is preempted for long */
     uint32_t slow_p;     /* a thread sleeps where that is most dangerous (RY_SLOW): 1/65536 */
+    bool slow_agents;    /* nobody but agents does */
     uint32_t bits;       /* that a NIC's counters count for: 16, or as few as a ring needs */
     uint32_t ctl_loss_p; /* a control message is lost, or doubled */
     uint32_t crash;      /* PE crash_pe ends this long after the start, in ns; 0: none does */
