@@ -12,8 +12,8 @@ FOLDER is a checkout of DeepEP V1 with its extension built in it (python3 setup.
   kernel    the kernels' own durations, by PyTorch's profiler; median of the slower PE
 
 The high-throughput part takes DeepEP's figures from its own tests/test_intranode.py (best of its
-tuning, 24 SMs, events around each call). Ratios are railyard's larger time by DeepEP's smaller.
-Exit 1 where a ratio is above its bound, 77 without two GPUs.
+tuning, 24 SMs, events around each call). A ratio is railyard's time by DeepEP's of the same turn, the
+worse of the two turns. Exit 1 where one is above its bound, 77 without two GPUs.
 """
 import ctypes
 import json
@@ -199,7 +199,7 @@ def deepep_ht(folder):
 
 
 def show(what, mine, others, bound):
-    ratio = max(mine) / min(others)
+    ratio = max(m / o for m, o in zip(mine, others))
     holds = bound is None or ratio <= bound
     says = "" if bound is None else f" (at most {bound:.3f}: {'holds' if holds else 'MISSED'})"
     text = [" ".join(f"{t:.1f}" for t in times) for times in (mine, others)]
