@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Consecutive runs with random fault schedules; each is made of its seed alone, which is printed.
-# usage: bench/campaign.sh [RUNS] [FIRST-SEED]     RAILYARD_BIN chooses a sanitized build
+# usage: bench/campaign.sh [RUNS] [FIRST-SEED] [kills]     RAILYARD_BIN chooses a sanitized build
+# kills: PEs are killed as well, and replaced
 # shellcheck source=/dev/null disable=SC2154,SC2034
 . "$(dirname "$0")/lib.sh"
 runs=${1:-20}
 first=${2:-1}
 wrong=0
 for ((seed = first; seed < first + runs; seed++)); do
-    mapfile -t words < <(python3 -B "$bench/random_fault.py" "$seed")
-    job=(ep --tokens 24 --hidden 256 --iters 60 --experts 24 --topk 4 --seed "$seed" "${words[@]}")
+    mapfile -t words < <(python3 -B "$bench/random_fault.py" "$seed" ${3:+kills})
+    job=(ep --tokens 24 --hidden 256 --experts 24 --topk 4 --seed "$seed" "${words[@]}")
+    if [ -n "${3:-}" ]; then job+=(--duration 2s); else job+=(--iters 60); fi
     rc=0
     timeout 60 "$bin" "${job[@]}" >"$work/out" 2>"$work/err" </dev/null || rc=$?
     [ "$rc" -eq 0 ] && continue

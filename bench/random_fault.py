@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The flags of one random run of `railyard ep`, one word a line; the seed alone decides. With
-SECONDS: only a plan of faults for so long, one every few seconds, for 8 PEs with 2 rails.
+SECONDS: only a plan of faults for so long, one every few seconds, for 8 PEs with 2 rails. With
+kills: PEs are killed too, and all of them come back.
 
-usage: random_fault.py SEED [SECONDS]
+usage: random_fault.py SEED [SECONDS | kills]
 """
 import random
 import sys
@@ -16,8 +17,11 @@ EVENTS_MAX = 250  # the library takes 256
 
 def main():
     r = random.Random(int(sys.argv[1]))
-    seconds = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    extra = sys.argv[2] if len(sys.argv) > 2 else "0"
+    seconds = int(extra) if extra != "kills" else 0
     pes, rails = r.choice([2, 4, 6]), r.choice([2, 2, 3, 4])
+    if extra == "kills":
+        pes = r.choice([4, 6, 8])
     if seconds:
         pes, rails = 8, 2
 
@@ -51,6 +55,13 @@ def main():
         print(";".join(event() for _ in range(min(EVENTS_MAX, seconds // 2))))
         return
     spec = ";".join(event() for _ in range(r.randint(1, 5)))
+    if extra == "kills":
+        dead = r.sample(range(pes), r.randint(1, pes // 2))
+        together = r.choice([True, False])
+        at = r.randint(1, 60)
+        for pe in dead:
+            at = at if together else r.randint(1, 60)
+            spec += f";kill@iter{at}:pe{pe}:return={ms(50, 400)}"
     words = ["--pes", str(pes), "--rails", str(rails), "--mode", r.choice(["ll", "ht"]),
              "--dtype", r.choice(["bf16", "fp8"]),
              "--handler", r.choice(["gpu", "cpu", "cpu_host_memory"]),

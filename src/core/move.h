@@ -383,6 +383,7 @@ RY_FN int ry_move_begin(struct ry_channel *ch, enum ry_move_kind kind, uint64_t 
         return RY_ERR_UNREACHABLE;
     if (s == RY_CH_MOVING || (kind == RY_MOVE_PLANNED && s != RY_CH_GOOD))
         return RY_ERR_AGAIN;
+    RY_SLOW(); /* whoever else saw the reason moves first */
     if (RY_MUT(RY_MUT_TWO_MOVERS)) {
         ry_st_rel64(&ch->state,
                     ry_state_pack(RY_CH_MOVING, ry_state_active(seen), ry_state_move(seen)));

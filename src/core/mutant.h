@@ -34,6 +34,11 @@
     X(FENCED_ONCE, "9", "a repeated FAILED is not answered")                                       \
     X(TOLD_ONCE, "9", "FAILED is not repeated")                                                    \
     X(ANY_INCARNATION, "9", "news of another incarnation is believed")                             \
+    X(OLD_PROBE, "9", "a probe from before a rail was cut or went down still counts")              \
+    X(NEWS_ONCE, "9", "news of ports is not repeated")                                             \
+    X(CUT_UNTOLD, "7, 9", "nobody is told that a rail was cut")                                    \
+    X(JOIN_UNTOLD, "9", "a replacement is not told what became of ports before it came")           \
+    X(HALF_MADE, "9", "an agent looks at a replacement before its paths are open")                 \
     X(OLD_GID, "9", "a rebuild uses the GID of the start")                                         \
     X(PLANNED_NO_READ, "10", "a planned move does not read through the old path")                  \
     X(NO_HOLD_BACK, "10", "a pair that fails again and again is taken back at once")               \

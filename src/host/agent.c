@@ -3,6 +3,8 @@
 #include "host/agent.h"
 #include "railyard/context.h"
 
+enum { PROMPT_NS = 1000000 }; /* longest time of driver calls between two looks at ports and news */
+
 /* A wait asks whether the peer is there. Only time in which this agent was running counts as
  * silence: on a crowded machine the peer's agent sleeps as long as ours does. */
 static void ask(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
@@ -89,10 +91,25 @@ static void note_closed(struct ry_peer *p)
     ry_st_rel32(&p->closed, 1);
 }
 
-/* When must the agent look again at what it is doing with this peer? */
-static uint64_t peer_step(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
+/* What must not wait for a driver, which may take milliseconds to stop or to make a queue pair:
+ * peers are told of a port that went down, and every channel that has lost its path moves. It is a
+ * part of one more step; in virtual time drivers take no time, and it would find nothing. */
+static void hurry(struct ry_mesh *m, uint64_t now_ns)
 {
-    uint64_t next = now_ns + ry_agent_idle_ns(m);
+    if (m->virtual_time || m->hurried == m->rails_news + m->peers_news)
+        return;
+    m->hurried = m->rails_news + m->peers_news;
+    ry_agent_news(m, now_ns);
+    for (uint32_t q = 0; q < m->n_pes; q++)
+        for (uint32_t c = 0; q != m->pe && c < m->peers[q].n_channels; c++)
+            ry_agent_leave_path(m, &m->peers[q], c);
+}
+
+/* When must the agent look again at what it is doing with this peer? *now grows with the time that
+ * drivers take. */
+static uint64_t peer_step(struct ry_mesh *m, struct ry_peer *p, uint64_t *now)
+{
+    uint64_t now_ns = *now, next = now_ns + ry_agent_idle_ns(m);
 
     part(m, p);
     ask(m, p, now_ns);
@@ -101,9 +118,16 @@ static uint64_t peer_step(struct ry_mesh *m, struct ry_peer *p, uint64_t now_ns)
         ry_agent_out(m, p, c, now_ns);
         ry_agent_arm(m, p, c, now_ns);
         for (uint32_t s = 0; s < RY_SLOTS; s++) {
-            ry_agent_in(m, p, c * RY_SLOTS + s, now_ns);
+            if (p->in[c * RY_SLOTS + s].state == RY_IN_FENCING)
+                ry_agent_in(m, p, c * RY_SLOTS + s, now_ns);
             next =
                 ry_min64(next, slot_due(m, &p->out[c].slot[s], &p->in[c * RY_SLOTS + s], now_ns));
+        }
+        if (!m->virtual_time && ry_now(&m->env) > now_ns + PROMPT_NS) {
+            *now = now_ns = ry_now(&m->env);
+            ry_agent_events(m);
+            ry_agent_receive(m, now_ns);
+            hurry(m, now_ns);
         }
     }
     note_closed(p);
@@ -118,9 +142,10 @@ uint64_t ry_agent_step(struct ry_mesh *m, uint64_t now_ns)
     ry_agent_events(m);
     ry_agent_receive(m, now_ns);
     leave(m);
+    hurry(m, now_ns);
     for (uint32_t q = 0; q < m->n_pes; q++)
         if (q != m->pe && m->peers[q].out)
-            next = ry_min64(next, peer_step(m, &m->peers[q], now_ns));
+            next = ry_min64(next, peer_step(m, &m->peers[q], &now_ns));
     ry_agent_news(m, now_ns);
     return ry_min64(ry_min64(next, m->watch_ns), m->rails_repeat_ns);
 }

@@ -80,14 +80,23 @@ void ry_agent_receive(struct ry_mesh *m, uint64_t now_ns);
 void ry_agent_events(struct ry_mesh *m);
 void ry_agent_news(struct ry_mesh *m, uint64_t now_ns);
 void ry_agent_take_news(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg);
-bool ry_agent_pair_up(const struct ry_mesh *m, const struct ry_peer *p, uint32_t rail,
-                      uint32_t peer_rail);
-bool ry_agent_pair_drained(const struct ry_mesh *m, const struct ry_peer *p, uint32_t rail,
-                           uint32_t peer_rail);
+static inline bool ry_agent_pair_up(const struct ry_mesh *m, const struct ry_peer *p, uint32_t rail,
+                                    uint32_t peer_rail)
+{
+    return (m->rails_up >> rail & 1) && (p->rails_up >> peer_rail & 1);
+}
+static inline bool ry_agent_pair_drained(const struct ry_mesh *m, const struct ry_peer *p,
+                                         uint32_t rail, uint32_t peer_rail)
+{
+    return (m->rails_drained >> rail & 1) || (p->rails_drained >> peer_rail & 1);
+}
 /* agent_out.c: our channels' slots */
 void ry_agent_out(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint64_t now_ns);
 void ry_agent_armed(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg);
 void ry_agent_fenced(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg);
+/* A life that never was offered ends; silent: the peer has not answered. */
+void ry_agent_give_up_arming(struct ry_mesh *m, struct ry_peer *p, struct ry_out_slot *s,
+                             uint64_t now_ns, bool silent);
 /* agent_arm.c: which path to arm next */
 void ry_agent_arm(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint64_t now_ns);
 void ry_agent_pair_failed(struct ry_mesh *m, struct ry_peer *p, uint32_t rail, uint32_t peer_rail,
@@ -101,11 +110,14 @@ int ry_agent_renew_keys(struct ry_mesh *m, uint32_t rail);
 void ry_agent_arm_asked(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg);
 void ry_agent_failed_told(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg);
 /* agent_watch.c: silence, condemned and retired paths, returns */
-/* Condemn every armed life over that rail of the peer. */
-void ry_agent_condemn_rail(struct ry_peer *p, uint32_t peer_rail);
+/* Condemn every armed life over that rail of the peer, and give up those that are probed: a good
+ * probe may be older than what happened to the rail. */
+void ry_agent_condemn_rail(struct ry_mesh *m, struct ry_peer *p, uint32_t peer_rail);
 /* And every one over a rail of ours: it went down, also if it is up again or has another GID now.
  */
 void ry_agent_condemn_own(struct ry_mesh *m, uint32_t rail);
+/* Leave the active path at once if its port is known to be down. */
+void ry_agent_leave_path(struct ry_mesh *m, struct ry_peer *p, uint32_t c);
 void ry_agent_watch(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint64_t now_ns);
 
 #endif

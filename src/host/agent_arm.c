@@ -93,8 +93,7 @@ static struct ry_out_slot *free_slot(struct ry_out_channel *oc, uint32_t active)
 static void start(struct ry_mesh *m, struct ry_peer *p, struct ry_out_slot *s,
                   const struct wanted *w, uint64_t now_ns)
 {
-    if (ry_agent_renew_keys(m, w->rail) ||
-        ry_slot_create(m, p->pe, s, w->rail, w->peer_rail)) {
+    if (ry_agent_renew_keys(m, w->rail) || ry_slot_create(m, p->pe, s, w->rail, w->peer_rail)) {
         ry_agent_pair_failed(m, p, w->rail, w->peer_rail, now_ns);
         return;
     }

@@ -71,6 +71,8 @@ static int cut_rail(struct ry_mesh *m, uint32_t rail)
     m->rails_cut |= 1ull << rail;
     /* what other lives of this rail had acknowledged may be lost with it: as after a port that went
      * down and came back, their initiators must not rest on it */
+    if (RY_MUT(RY_MUT_CUT_UNTOLD))
+        return RY_OK;
     m->rail_downs[rail]++;
     m->rails_news++;
     return RY_OK;
@@ -127,6 +129,7 @@ void ry_agent_arm_asked(struct ry_mesh *m, struct ry_peer *p, const struct ry_ms
     uint32_t i = msg->channel * RY_SLOTS + msg->slot;
     struct ry_in_slot *in = &p->in[i];
     uint64_t now_ns;
+    int rc;
 
     if (ry_peer_state(p) == RY_PEER_GONE && !RY_MUT(RY_MUT_MASK_REOPENED))
         return; /* it may live, and think that it may write here (rule 16) */
@@ -146,8 +149,12 @@ void ry_agent_arm_asked(struct ry_mesh *m, struct ry_peer *p, const struct ry_ms
     now_ns = ry_now(&m->env);
     if (now_ns < in->deaf_until_ns)
         return;
-    if (ry_agent_renew_keys(m, msg->peer_rail) != RY_OK ||
-        ry_slot_respond(m, p->pe, in, msg->peer_rail, &msg->addr) != RY_OK) {
+    rc = ry_agent_renew_keys(m, msg->peer_rail);
+    if (rc == RY_OK)
+        rc = ry_slot_respond(m, p->pe, in, msg->peer_rail, &msg->addr);
+    if (rc == RY_ERR_AGAIN)
+        return;
+    if (rc) {
         /* the port is not ready, or leads elsewhere: asked again, and a try costs real time */
         in->deaf_until_ns = now_ns + ry_agent_deaf_ns(m);
         return;

@@ -31,8 +31,8 @@ static void send_about(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint32_
 
 /* A life that never was offered is given up: the responder, if it was made, is fenced by the next
  * ARM of this slot. */
-static void give_up_arming(struct ry_mesh *m, struct ry_peer *p, struct ry_out_slot *s,
-                           uint64_t now_ns, bool silent)
+void ry_agent_give_up_arming(struct ry_mesh *m, struct ry_peer *p, struct ry_out_slot *s,
+                             uint64_t now_ns, bool silent)
 {
     struct ry_pair *pair = &p->pair[s->rail][s->peer_rail];
 
@@ -49,7 +49,7 @@ static void arming(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint32_t i,
     struct ry_out_slot *s = &p->out[c].slot[i];
 
     if (now_ns >= s->until_ns || !ry_agent_pair_up(m, p, s->rail, s->peer_rail)) {
-        give_up_arming(m, p, s, now_ns, now_ns >= s->until_ns);
+        ry_agent_give_up_arming(m, p, s, now_ns, now_ns >= s->until_ns);
     } else if (now_ns >= s->next_ns) {
         s->next_ns = now_ns + ry_agent_repeat_ns(m);
         send_about(m, p, c, i, RY_MSG_ARM);
@@ -60,12 +60,16 @@ void ry_agent_armed(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *m
 {
     struct ry_out_slot *s = &p->out[msg->channel].slot[msg->slot];
     uint64_t now_ns = ry_now(&m->env);
+    int rc;
 
     if (s->state != RY_OUT_ARMING || msg->epoch != s->epoch)
         return;
     ry_st_rel32(&s->rkeys[0], (uint32_t)msg->a);
-    if (m->nic->ops->qp_connect(s->qp, &msg->addr)) {
-        give_up_arming(m, p, s, now_ns, false);
+    rc = m->nic->ops->qp_connect(s->qp, &msg->addr);
+    if (rc == RY_ERR_AGAIN)
+        return; /* ARM is repeated, and so is its answer */
+    if (rc) {
+        ry_agent_give_up_arming(m, p, s, now_ns, false);
         return;
     }
     go(s, RY_OUT_PROBING, now_ns);
@@ -89,6 +93,7 @@ static void probe_post(struct ry_mesh *m, struct ry_peer *p, uint32_t c, struct 
     ry_queue_write(&g, 0, &q, 0);
     s->probe_idx++;
     ry_queue_bell_at(&ring, s->probe_idx, &m->env);
+    RY_SLOW(); /* much may happen to the rail before its answer is looked at */
 }
 
 /* Rule 10: a run of good probes, and more than one unless there is no other path to the peer. */
@@ -114,7 +119,7 @@ static void probing(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint32_t i
                          : now_ns + ry_agent_tick_ns(m);
     }
     if (failed || now_ns >= s->until_ns || !ry_agent_pair_up(m, p, s->rail, s->peer_rail)) {
-        give_up_arming(m, p, s, now_ns, s->probes_good == 0);
+        ry_agent_give_up_arming(m, p, s, now_ns, s->probes_good == 0);
         return;
     }
     if (s->probes_good >= probes_wanted(m, oc->ch)) {

@@ -5,18 +5,6 @@
 #include "host/agent.h"
 #include "railyard/context.h"
 
-bool ry_agent_pair_up(const struct ry_mesh *m, const struct ry_peer *p, uint32_t rail,
-                      uint32_t peer_rail)
-{
-    return (m->rails_up >> rail & 1) && (p->rails_up >> peer_rail & 1);
-}
-
-bool ry_agent_pair_drained(const struct ry_mesh *m, const struct ry_peer *p, uint32_t rail,
-                           uint32_t peer_rail)
-{
-    return (m->rails_drained >> rail & 1) || (p->rails_drained >> peer_rail & 1);
-}
-
 static void tell(struct ry_mesh *m, int type, uint32_t peer, uint32_t rail)
 {
     if (m->on_event)
@@ -89,7 +77,8 @@ void ry_agent_news(struct ry_mesh *m, uint64_t now_ns)
         waiting = true;
     }
     m->rails_told = m->rails_news;
-    m->rails_repeat_ns = waiting ? now_ns + ry_agent_repeat_ns(m) : UINT64_MAX;
+    m->rails_repeat_ns =
+        waiting && !RY_MUT(RY_MUT_NEWS_ONCE) ? now_ns + ry_agent_repeat_ns(m) : UINT64_MAX;
 }
 
 void ry_agent_take_news(struct ry_mesh *m, struct ry_peer *p, const struct ry_msg *msg)
@@ -99,6 +88,7 @@ void ry_agent_take_news(struct ry_mesh *m, struct ry_peer *p, const struct ry_ms
     ry_agent_send(m, p->pe, &ok);
     if (msg->epoch <= p->news && !RY_MUT(RY_MUT_STALE_NEWS))
         return;
+    m->peers_news++;
     p->news = (uint32_t)msg->epoch;
     p->rails_up = msg->a;
     p->rails_drained = msg->b;
@@ -106,6 +96,6 @@ void ry_agent_take_news(struct ry_mesh *m, struct ry_peer *p, const struct ry_ms
      * its NIC had acknowledged may never have reached memory. */
     for (uint32_t j = 0; j < p->hello.rails; j++)
         if (p->rail_downs[j] != msg->downs[j])
-            ry_agent_condemn_rail(p, j);
+            ry_agent_condemn_rail(m, p, j);
     memcpy(p->rail_downs, msg->downs, sizeof(p->rail_downs));
 }

@@ -93,12 +93,24 @@ static void condemn(struct ry_out_slot *s)
     __atomic_exchange_n(&s->host.condemn_epoch, s->epoch, __ATOMIC_SEQ_CST);
 }
 
-void ry_agent_condemn_rail(struct ry_peer *p, uint32_t peer_rail)
+/* What a life's probes have shown was before something happened to its rail. */
+static void outdate(struct ry_mesh *m, struct ry_peer *p, struct ry_out_slot *s)
+{
+    RY_MARK("probe-outdated");
+    if (!RY_MUT(RY_MUT_OLD_PROBE))
+        ry_agent_give_up_arming(m, p, s, ry_now(&m->env), false);
+}
+
+void ry_agent_condemn_rail(struct ry_mesh *m, struct ry_peer *p, uint32_t peer_rail)
 {
     for (uint32_t i = 0; i < p->n_channels * RY_SLOTS; i++) {
         struct ry_out_slot *s = &p->out[i / RY_SLOTS].slot[i % RY_SLOTS];
 
-        if (s->state == RY_OUT_ARMED && s->peer_rail == peer_rail && !s->condemned)
+        if (s->peer_rail != peer_rail)
+            continue;
+        if (s->state == RY_OUT_PROBING)
+            outdate(m, p, s);
+        else if (s->state == RY_OUT_ARMED && !s->condemned)
             condemn(s);
     }
 }
@@ -111,7 +123,11 @@ void ry_agent_condemn_own(struct ry_mesh *m, uint32_t rail)
         for (uint32_t i = 0; p->out && i < p->n_channels * RY_SLOTS; i++) {
             struct ry_out_slot *s = &p->out[i / RY_SLOTS].slot[i % RY_SLOTS];
 
-            if (s->state != RY_OUT_ARMED || s->rail != rail || s->condemned)
+            if (s->rail != rail || s->condemned)
+                continue;
+            if (s->state == RY_OUT_PROBING)
+                outdate(m, p, s);
+            if (s->state != RY_OUT_ARMED)
                 continue;
             ry_st_rel64(&s->host.port_up, 0);
             condemn(s);
@@ -187,6 +203,17 @@ static void tell_moves(struct ry_mesh *m, struct ry_peer *p, uint32_t c)
     oc->seen_active_rail = rail;
     if (m->on_event)
         m->on_event(m->event_arg, m, type, p->pe, c, from, rail, oc->ch);
+}
+
+void ry_agent_leave_path(struct ry_mesh *m, struct ry_peer *p, uint32_t c)
+{
+    struct ry_out_channel *oc = &p->out[c];
+    uint64_t acked;
+
+    if (ry_state_of(ry_observe_state(oc->ch)) == RY_CH_DEAD)
+        return;
+    look_at_ports(m, p, oc);
+    ry_channel_progress(oc->ch, &m->env, &acked);
 }
 
 void ry_agent_watch(struct ry_mesh *m, struct ry_peer *p, uint32_t c, uint64_t now_ns)

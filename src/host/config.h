@@ -83,8 +83,9 @@ struct ry_config {
     uint32_t mtu_bytes;
     uint32_t inline_bytes;
     uint32_t retry_count;
-    uint64_t retry_ns;
+    uint64_t retry_ns; /* 0: as the NIC needs it */
     uint32_t rnr_retry;
+    uint32_t post_threads; /* as enum ry_verbs_posters */
 
     uint8_t source[RY_SETTINGS_MAX]; /* enum ry_setting_source, by place in the table */
     char file[256];                  /* configuration file that was read, or empty */

@@ -8,6 +8,7 @@ static const char *const debug_names[] = {"off", "warn", "info", "trace", NULL};
 static const char *const nic_names[] = {"auto", "emu", "verbs", "mlx5", NULL};
 static const char *const handler_names[] = {"auto", "gpu", "cpu", "cpu_host_memory", NULL};
 static const char *const device_names[] = {"host", "cuda", NULL};
+static const char *const post_names[] = {"auto", "off", "on", NULL};
 static const char *const failover_names[] = {"off", "on", "both", NULL};
 
 #define AT(field) offsetof(struct ry_config, field)
@@ -110,10 +111,14 @@ const struct ry_setting ry_settings[] = {
      "greatest payload that is put into the request itself"},
     {"RETRY_COUNT", RY_SET_U32, 0, AT(retry_count), "6", 0, 7, NULL, NULL, NULL,
      "tries of the transport before it reports an error; some devices take 7 as for ever"},
-    {"RETRY_TIME", RY_SET_TIME, 0, AT(retry_ns), "4ms", 4096, HOUR, NULL, NULL, NULL,
-     "wait of the transport before each try; devices round it up to 4.096us times a power of two"},
+    {"RETRY_TIME", RY_SET_TIME, RY_SET_AUTO, AT(retry_ns), "auto", 4096, HOUR, NULL, NULL, NULL,
+     "wait of the transport before each try; devices round it up to 4.096us times a power of two; "
+     "auto: 4ms, 67ms where the NIC is software"},
     {"RNR_RETRY", RY_SET_U32, 0, AT(rnr_retry), "7", 0, 7, NULL, NULL, NULL,
      "tries where the receiver is not ready; 7 is for ever"},
+    {"POST_THREADS", RY_SET_CHOICE, 0, AT(post_threads), "auto", 0, 2, post_names, NULL, NULL,
+     "a thread for each rail that hands requests to the driver; auto: where the NIC is software, "
+     "which sends on the CPU of who posts, and there are rails and CPUs for it"},
 
     {"CONFIG", RY_SET_LAUNCH, 0, 0, "~/.config/railyard.conf", 0, 0, NULL, NULL, "Launching",
      "the configuration file"},

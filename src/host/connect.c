@@ -179,12 +179,23 @@ static bool path_only(int rc)
     return rc == RY_ERR_PATH || rc == RY_ERR_RAIL || rc == RY_ERR_DEVICE;
 }
 
+/* Nothing else is to be done meanwhile. */
+static int connect_qp(struct ry_mesh *m, struct ry_nic_qp *qp, const struct ry_qp_addr *to)
+{
+    int rc = m->nic->ops->qp_connect(qp, to);
+
+    while (rc == RY_ERR_AGAIN) {
+        ry_relax(&m->env);
+        rc = m->nic->ops->qp_connect(qp, to);
+    }
+    return rc;
+}
+
 /* A start fails when a pair of PEs has no path at all; a rejoin leaves that to the agents, who may
  * find one before an operation's time is over. */
 static int connect_pair(struct ry_mesh *m, struct ry_peer *p, const struct pair_addr *from,
                         bool rejoin)
 {
-    const struct ry_nic_ops *ops = m->nic->ops;
     uint32_t usable = 0;
     int last = RY_OK;
 
@@ -196,7 +207,7 @@ static int connect_pair(struct ry_mesh *m, struct ry_peer *p, const struct pair_
             int rc = RY_OK;
 
             if (in->qp) {
-                rc = ops->qp_connect(in->qp, &a->initiator);
+                rc = connect_qp(m, in->qp, &a->initiator);
                 in->peer = a->initiator;
                 in->epoch = m->cfg.epoch_first;
                 in->state = RY_IN_READY;
@@ -204,7 +215,7 @@ static int connect_pair(struct ry_mesh *m, struct ry_peer *p, const struct pair_
                     ry_agent_close(m, in);
             }
             if ((rc == RY_OK || path_only(rc)) && o->qp) {
-                rc = ops->qp_connect(o->qp, &a->responder);
+                rc = connect_qp(m, o->qp, &a->responder);
                 if (path_only(rc) || m->rails_cut >> o->rail & 1)
                     ry_slot_destroy(m, o);
             }
@@ -344,8 +355,19 @@ static int renew(struct ry_mesh *m, struct ry_peer *p)
     return rc;
 }
 
-/* The peers are half made while the exchange runs: nobody but this thread looks at them then,
- * because they have no channels yet (n_channels is 0 until the lock is taken). */
+static void show(struct ry_mesh *m, const uint64_t *set, bool on)
+{
+    for (uint32_t q = 0; q < m->n_pes; q++) {
+        struct ry_peer *p = &m->peers[q];
+
+        if (wanted(m, q, set))
+            p->n_channels = on ? ry_plan_channels(&m->hello, &p->hello, m->cfg.channels) : 0;
+    }
+}
+
+/* The peers are half made until their paths are open: nobody but this thread looks at them then,
+ * because they have no channels (n_channels is 0). An agent that did would arm a path of its own in
+ * a slot that the opening then offers. */
 int ry_mesh_reconnect(struct ry_mesh *m, const uint64_t *set, pthread_rwlock_t *lock,
                       uint64_t deadline_ns)
 {
@@ -357,17 +379,21 @@ int ry_mesh_reconnect(struct ry_mesh *m, const uint64_t *set, pthread_rwlock_t *
             rc = renew(m, &m->peers[q]);
     if (rc == RY_OK)
         rc = exchange(m, set, deadline_ns);
+    if (rc == RY_OK && !RY_MUT(RY_MUT_HALF_MADE))
+        show(m, set, false);
     pthread_rwlock_unlock(lock);
-    if (rc == RY_OK)
-        rc = m->boot->ops->barrier(m->boot, deadline_ns);
     if (rc)
         return rc;
+    rc = m->boot->ops->barrier(m->boot, deadline_ns);
     pthread_rwlock_wrlock(lock);
-    for (uint32_t q = 0; q < m->n_pes; q++)
+    show(m, set, true);
+    for (uint32_t q = 0; rc == RY_OK && q < m->n_pes; q++)
         if (wanted(m, q, set))
             open_pair(m, &m->peers[q]);
+    if (!RY_MUT(RY_MUT_JOIN_UNTOLD))
+        m->rails_repeat_ns = 0; /* they have none of our news */
     pthread_rwlock_unlock(lock);
-    return RY_OK;
+    return rc;
 }
 
 static void peer_destroy_qps(struct ry_mesh *m, struct ry_peer *p)

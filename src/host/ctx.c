@@ -107,7 +107,8 @@ void ry_ctx_fill_cfg(struct ry_ctx *ctx)
         .lost_ns_max = c->timeout_ns,
         .width = 1,
     };
-    m->crowded = ctx->boot->n_pes > (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    if (!m->virtual_time)
+        m->crowded = ctx->boot->n_pes > (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
     m->spin_ns = m->crowded ? ry_min64(c->spin_ns, SPIN_SHARED_NS) : c->spin_ns;
     m->nap_ns = NAP_NS;
     m->on_event = ry_ctx_event;
@@ -183,6 +184,17 @@ static int begin(struct ry_ctx *ctx, const ry_ctx_attr *attr, uint64_t *deadline
     return ctx->amo.peer ? ry_heap_init(ctx) : ry_fail(RY_ERR_NO_MEMORY, "no memory");
 }
 
+void ry_ctx_take_counts(struct ry_ctx *ctx)
+{
+    for (uint32_t q = 0; q < ctx->mesh.n_pes; q++) {
+        const struct ry_hello *h = &ctx->mesh.peers[q].hello;
+
+        ctx->barrier.count = ry_max64(ctx->barrier.count, h->barrier_count);
+        if (ctx->mesh.hello.incarnation)
+            ctx->mallocs_theirs = ry_max64(ctx->mallocs_theirs, h->mallocs);
+    }
+}
+
 /* NIC, peers, connections, threads. */
 static int join_job(struct ry_ctx *ctx, uint64_t deadline_ns)
 {
@@ -201,15 +213,10 @@ static int join_job(struct ry_ctx *ctx, uint64_t deadline_ns)
     ctx->mesh.hello.seg_bytes = ex.len_bytes;
     ctx->mesh.hello.seg_base = (uint64_t)(uintptr_t)ex.base;
     rc = ry_mesh_hello(&ctx->mesh, deadline_ns);
-    /* a replacement joins the counts that the survivors are at */
-    for (uint32_t q = 0; rc == RY_OK && q < ctx->mesh.n_pes; q++) {
-        const struct ry_hello *h = &ctx->mesh.peers[q].hello;
-
-        ctx->barrier.count = ry_max64(ctx->barrier.count, h->barrier_count);
-        ctx->mallocs_theirs = ry_max64(ctx->mallocs_theirs, h->mallocs);
-    }
-    if (rc == RY_OK)
+    if (rc == RY_OK) {
+        ry_ctx_take_counts(ctx);
         rc = ry_ctx_map_peers(ctx, &ex, NULL, deadline_ns);
+    }
     if (rc == RY_OK)
         rc = ry_mesh_connect(&ctx->mesh, deadline_ns);
     if (rc == RY_OK)

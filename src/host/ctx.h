@@ -60,6 +60,9 @@ struct ry_ctx {
 /* ctx.c: also for the simulator, which has neither threads nor an operating system. Bytes of the
  * heap's front, placed when `place`; settings to mesh and env. */
 int ry_ctx_agree(struct ry_ctx *ctx, uint64_t deadline_ns);
+/* A replacement joins the counts that the survivors are at, and these the highest of theirs: some
+ * knew of the loss before a barrier that others began. */
+void ry_ctx_take_counts(struct ry_ctx *ctx);
 uint64_t ry_ctx_sys_layout(struct ry_ctx *ctx, bool place);
 void ry_ctx_fill_cfg(struct ry_ctx *ctx);
 

@@ -13,6 +13,8 @@
 #include "nic/verbs/verbs.h"
 #endif
 
+enum { EMU_RETRY_NS = 4000000 };
+
 static uint64_t now(void *arg)
 {
     (void)arg;
@@ -110,7 +112,7 @@ static int open_emu(struct ry_ctx *ctx, struct ry_nic **out)
         .nic_cap_bps = c->nic_cap_bps,
         .latency_ns = c->latency_ns,
         .retry_count = c->retry_count,
-        .retry_ns = c->retry_ns,
+        .retry_ns = c->retry_ns ? c->retry_ns : EMU_RETRY_NS,
         .seed = c->seed,
         .threads = ctx->threads,
         .now_ns = now,
@@ -150,6 +152,7 @@ static int open_verbs(struct ry_ctx *ctx, struct ry_nic **out)
         .retry_count = (uint8_t)c->retry_count,
         .rnr_retry = (uint8_t)c->rnr_retry,
         .queue_depth = c->qp_depth,
+        .posters = (enum ry_verbs_posters)c->post_threads,
         .crowded = ctx->mesh.crowded,
         .report = report,
         .report_arg = ctx,

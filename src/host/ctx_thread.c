@@ -98,9 +98,9 @@ static void *agent_main(void *arg)
         ry_ctx_boot_events(ctx);
         next = ry_agent_step(m, now);
         ry_amo_work(ctx);
-        pthread_rwlock_unlock(&ctx->peers_lock);
         next = ry_min64(next, ry_control_tick(ctx, now));
         next = ry_min64(next, ry_ctx_ports_tick(ctx, now));
+        pthread_rwlock_unlock(&ctx->peers_lock);
         activity = __atomic_load_n(&m->activity, __ATOMIC_RELAXED);
         if (activity != seen)
             busy_ns = now;

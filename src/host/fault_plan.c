@@ -30,7 +30,7 @@ struct planned {
 
 /* A channel that used the rail when it was hit. */
 struct hit {
-    uint32_t peer, channel;
+    uint32_t peer, channel, incarnation;
     uint64_t base_ns; /* injection, or when the first operation after it was posted */
     uint64_t failed_before;
     bool idle; /* had nothing outstanding at the injection, nor since */
@@ -274,6 +274,7 @@ static void find_hits(struct ry_mesh *m, struct record *rec, uint32_t peer_rail)
                 continue;
             rec->hits[rec->n_hits++] =
                 (struct hit){.peer = q,
+                             .incarnation = m->peers[q].hello.incarnation,
                              .channel = c,
                              .base_ns = rec->at_ns,
                              .failed_before = ry_ld_acq64(&oc->ch->failed_ns),
@@ -369,6 +370,12 @@ static void happen(struct ry_ctx *ctx, struct planned *p, uint64_t now_ns)
     p->done = p->e.kind != RY_SPEC_FLAP || p->downs >= p->e.count;
 }
 
+/* A lost peer's channels go when a replacement is let in. */
+static bool same_life(const struct ry_peer *p, const struct hit *h)
+{
+    return p->out && p->hello.incarnation == h->incarnation;
+}
+
 /* What one channel made of it. */
 static void look_at_hit(struct ry_mesh *m, struct record *rec, struct hit *h)
 {
@@ -407,8 +414,10 @@ static void look_at(struct ry_mesh *m, struct record *rec, uint64_t now_ns)
     for (uint32_t i = 0; rec->hits && i < rec->n_hits; i++) {
         struct hit *h = &rec->hits[i];
 
-        if (!h->back)
+        if (!h->back && same_life(&m->peers[h->peer], h))
             look_at_hit(m, rec, h);
+        else
+            h->back = true;
         failed |= h->failed;
         back &= !h->failed || h->back;
     }

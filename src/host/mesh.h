@@ -17,7 +17,7 @@
 #include "host/boot.h"
 #include "nic/nic.h"
 
-enum { RY_MRS_MAX = 4, RY_CTL_VERSION = 1 };
+enum { RY_MRS_MAX = 4, RY_CTL_VERSION = 2 };
 
 /* What a PE tells all others before anything connects; also what must not contradict. */
 struct ry_rail_wire {
@@ -28,7 +28,8 @@ struct ry_rail_wire {
     uint32_t backup; /* the rail that the topology names to stand in; RY_RAILS_MAX: none */
     uint32_t distance;
     uint32_t rkey; /* heap */
-    uint32_t up;
+    uint32_t up, downs; /* downs: how often it has gone down */
+    uint32_t link_layer; /* as in nic.h */
 };
 
 /* What the machine's topology says of a rail; where it says nothing the backend's word counts. */
@@ -199,7 +200,9 @@ struct ry_mesh {
     uint32_t rails_news; /* number of our newest RAILS message */
     uint32_t rails_told; /* and of the one that was sent to all */
     uint64_t rails_repeat_ns;
-    uint64_t watch_ns; /* the agent's, within a step: when a silence will have lasted too long */
+    uint32_t peers_news; /* pieces of news that peers have told */
+    uint32_t hurried;    /* the agent's: of both, when it last looked in a hurry */
+    uint64_t watch_ns;   /* the agent's, within a step: when a silence will have lasted too long */
     uint8_t rail_downs[RY_RAILS_MAX]; /* how often each has gone down */
     uint64_t hint;
     bool virtual_time; /* the simulator's: waits never sleep, relax is the scheduler */

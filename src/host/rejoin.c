@@ -51,8 +51,11 @@ static void forget_all(struct ry_ctx *ctx, const uint64_t *set)
         ry_ctx_unmap_peer(ctx, &m->peers[q]);
         forget(ctx, q);
     }
-    for (uint32_t i = 0; i < m->hello.rails; i++) /* their keys must be good */
-        ry_agent_renew_keys(m, i);
+    for (uint32_t i = 0; i < m->hello.rails; i++) {
+        ry_agent_renew_keys(m, i); /* their keys must be good */
+        m->hello.rail[i].up = m->rails_up >> i & 1;
+        m->hello.rail[i].downs = m->rail_downs[i];
+    }
     pthread_rwlock_unlock(&ctx->peers_lock);
 }
 
@@ -73,6 +76,8 @@ static int let_in(struct ry_ctx *ctx, const uint64_t *set, uint64_t deadline_ns)
         return rc;
     forget_all(ctx, set);
     rc = ry_mesh_rehello(m, set, deadline_ns);
+    if (rc == RY_OK)
+        ry_ctx_take_counts(ctx);
     if (rc == RY_OK)
         rc = ry_ctx_map_peers(ctx, &ex, set, deadline_ns);
     if (rc == RY_OK)

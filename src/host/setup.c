@@ -24,6 +24,7 @@ static int fill_rail(struct ry_mesh *m, uint32_t i)
     w->backup = m->place[i].known ? m->place[i].backup : RY_RAILS_MAX;
     w->distance = m->place[i].known ? m->place[i].distance : info.distance;
     w->rkey = m->mrs[i].rkey;
+    w->link_layer = info.link_layer;
     w->up = m->nic->ops->rail_state(m->nic, i) == RY_PORT_UP;
     m->lkeys[i][0] = m->mrs[i].lkey;
     if (w->up)
@@ -37,6 +38,31 @@ static int contradiction(const char *what, uint32_t a, uint64_t va, uint32_t b, 
                    "pes disagree on %s: pe %u has %" PRIu64 ", pe %u has %" PRIu64
                    ": give every pe the same setting",
                    what, a, va, b, vb);
+}
+
+static const char *layer_name(uint32_t layer)
+{
+    return layer == 1 ? "infiniband" : layer == 2 ? "ethernet" : "emulated";
+}
+
+/* No cable leads from one kind of link to another: any two PEs need one kind in common. */
+static int check_layers(const struct ry_mesh *m, const struct ry_hello *all)
+{
+    for (uint32_t p = 0; p < m->n_pes; p++) {
+        const struct ry_hello *h = &all[p];
+        bool met = p == m->pe;
+
+        for (uint32_t i = 0; i < h->rails && !met; i++)
+            for (uint32_t k = 0; k < m->hello.rails && !met; k++)
+                met = h->rail[i].link_layer == m->hello.rail[k].link_layer;
+        if (!met)
+            return ry_fail(RY_ERR_CONFIG,
+                           "%.63s of pe %u is %s and %.63s of pe %u is %s: name ports of one kind "
+                           "in RAILYARD_HCA",
+                           m->hello.rail[0].name, m->pe, layer_name(m->hello.rail[0].link_layer),
+                           h->rail[0].name, p, layer_name(h->rail[0].link_layer));
+    }
+    return RY_OK;
 }
 
 /* Incarnations of all PEs in one word; never 0. */
@@ -101,7 +127,7 @@ static int check_agreement(const struct ry_mesh *m, const struct ry_hello *all)
         if (h->rails == 0 || h->rails > RY_RAILS_MAX)
             return ry_fail(RY_ERR_PROTOCOL, "pe %u says it has %u rails", p, h->rails);
     }
-    return RY_OK;
+    return check_layers(m, all);
 }
 
 static void fill_peer(struct ry_mesh *m, uint32_t pe, const struct ry_hello *h)
@@ -115,6 +141,7 @@ static void fill_peer(struct ry_mesh *m, uint32_t pe, const struct ry_hello *h)
         p->rkeys[j][0] = h->rail[j].rkey;
         if (h->rail[j].up)
             p->rails_up |= 1ull << j;
+        p->rail_downs[j] = (uint8_t)h->rail[j].downs;
     }
 }
 
@@ -165,9 +192,11 @@ int ry_mesh_rehello(struct ry_mesh *m, const uint64_t *set, uint64_t deadline_ns
         rc = check_agreement(m, all);
     if (rc == RY_OK)
         rc = check_views(m, all);
-    for (uint32_t p = 0; rc == RY_OK && p < m->n_pes; p++)
+    for (uint32_t p = 0; rc == RY_OK && p < m->n_pes; p++) {
         if (ry_mesh_in_set(set, p))
             fill_peer(m, p, &all[p]);
+        m->peers[p].hello.barrier_count = all[p].barrier_count;
+    }
     free(all);
     return rc;
 }

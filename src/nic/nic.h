@@ -153,7 +153,8 @@ struct ry_nic_ops {
     int (*mr_dereg)(struct ry_nic *nic, uint32_t rail, struct ry_mr mr);
 
     /* Queue pairs. create leaves it in RESET with a QPN that was not used before; connect takes it
-     * through INIT and RTR (responder) or RTS (initiator). */
+     * through INIT and RTR (responder) or RTS (initiator); AGAIN, for a tenth of a second at most:
+     * the network is being asked where the peer is, try again soon. */
     int (*qp_create)(struct ry_nic *nic, const struct ry_qp_attr *attr, struct ry_nic_qp **out,
                      struct ry_qp_addr *addr);
     int (*qp_connect)(struct ry_nic_qp *qp, const struct ry_qp_addr *remote);

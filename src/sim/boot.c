@@ -6,17 +6,34 @@
 
 #include "sim/world.h"
 
-enum { CTL_LATE_NS = 3000 };
+enum { CTL_LATE_NS = 3000, MEET_NS = 2000 };
+
+/* Sleep until somebody changes what this meeting is at. */
+static void await_meet(struct ry_sim_meet *m, uint32_t pe)
+{
+    m->asleep |= 1u << pe;
+    ry_sim_sleep(RY_SIM_NEVER - ry_sim->now_ns);
+    m->asleep &= ~(1u << pe);
+}
+
+static void wake_meet(struct ry_sim_meet *m)
+{
+    struct ry_sim_world *w = ry_sim;
+
+    for (uint32_t i = 0; i < w->plan.pes; i++)
+        if (m->asleep >> i & 1)
+            ry_sim_wake(i, RY_SIM_APP, w->now_ns + ry_sim_draw(&w->sched_rng, MEET_NS) + 1);
+}
 
 /* All PEs come, the last one lets all go on; parts stay valid until all have left. */
 static int meet(struct ry_boot *b, const void *in, size_t len, uint64_t deadline_ns)
 {
     struct ry_sim_meet *m = &ry_sim->meet;
-    uint32_t generation = m->generation;
+    uint32_t generation;
 
     (void)deadline_ns;
     while (m->left) /* the meeting before is not over */
-        ry_sim_sleep(50);
+        await_meet(m, b->pe);
     generation = m->generation;
     m->part[b->pe] = (void *)(uintptr_t)in;
     m->len[b->pe] = len;
@@ -24,10 +41,22 @@ static int meet(struct ry_boot *b, const void *in, size_t len, uint64_t deadline
         m->arrived = 0;
         m->left = b->n_pes;
         m->generation++;
+        wake_meet(m);
     }
     while (m->generation == generation)
-        ry_sim_sleep(100);
+        await_meet(m, b->pe);
     return RY_OK;
+}
+
+static void leave_meet(struct ry_boot *b)
+{
+    struct ry_sim_meet *m = &ry_sim->meet;
+    uint32_t generation = m->generation;
+
+    if (--m->left == 0)
+        wake_meet(m);
+    while (m->left && m->generation == generation)
+        await_meet(m, b->pe);
 }
 
 static int sim_allgather(struct ry_boot *b, const void *in, size_t len, void *out,
@@ -37,9 +66,7 @@ static int sim_allgather(struct ry_boot *b, const void *in, size_t len, void *ou
 
     for (uint32_t i = 0; i < b->n_pes; i++)
         memcpy((uint8_t *)out + i * len, ry_sim->meet.part[i], len);
-    ry_sim->meet.left--;
-    while (ry_sim->meet.left)
-        ry_sim_sleep(50);
+    leave_meet(b);
     return rc;
 }
 
@@ -59,9 +86,7 @@ static int sim_allgatherv(struct ry_boot *b, const void *in, size_t len, void **
     for (uint32_t i = 0; all && i < b->n_pes; i++)
         memcpy(all + offs[i], ry_sim->meet.part[i], ry_sim->meet.len[i]);
     *out = all;
-    ry_sim->meet.left--;
-    while (ry_sim->meet.left)
-        ry_sim_sleep(50);
+    leave_meet(b);
     return all ? rc : RY_ERR_NO_MEMORY;
 }
 
@@ -69,9 +94,7 @@ static int sim_barrier(struct ry_boot *b, uint64_t deadline)
 {
     int rc = meet(b, NULL, 0, deadline);
 
-    ry_sim->meet.left--;
-    while (ry_sim->meet.left)
-        ry_sim_sleep(50);
+    leave_meet(b);
     return rc;
 }
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* No signal before its payload; no ghost in a reused buffer; what is proven never goes back. */
+#include <string.h>
+
 #include "sim/oracle.h"
 
 static bool whole(const struct ry_sim_cell *c, uint64_t stamp)
@@ -67,19 +69,34 @@ static void look_at_plain(uint32_t pe, uint32_t from)
     }
 }
 
+/* Look at every signal of pe that is another one than before. False: not at all of them. */
+static bool watch(uint32_t pe, struct ry_sim_model *m)
+{
+    bool all = true;
+
+    for (uint32_t q = 0; q < ry_sim->plan.pes; q++) {
+        for (uint32_t s = 0; s < 2 && q != pe && !ry_sim_gone(q); s++) {
+            uint64_t v = ry_sim_signal(&m->area->sig[s][q]);
+
+            if (v == m->seen[s][q])
+                continue;
+            if (ry_sim_model_of(q)->ready)
+                look_at(pe, q, s);
+            else
+                all = false;
+        }
+    }
+    return all;
+}
+
 void ry_oracle_watch(void)
 {
     for (uint32_t p = 0; p < ry_sim->plan.pes; p++) {
         struct ry_sim_model *m = ry_sim_gone(p) ? NULL : ry_sim_model_of(p);
 
-        for (uint32_t q = 0; m && m->ready && q < ry_sim->plan.pes; q++) {
-            for (uint32_t s = 0; s < 2 && q != p && !ry_sim_gone(q); s++) {
-                uint64_t v = ry_sim_signal(&m->area->sig[s][q]);
-
-                if (v != m->seen[s][q] && ry_sim_model_of(q)->ready)
-                    look_at(p, q, s);
-            }
-        }
+        if (m && m->ready && memcmp(m->watched, m->area->sig, sizeof(m->watched)) != 0 &&
+            watch(p, m))
+            memcpy(m->watched, m->area->sig, sizeof(m->watched));
     }
 }
 

@@ -21,15 +21,6 @@ int ry_mutant;
 uint64_t ry_sim_skip;
 uint16_t ry_sim_counter_mask = 0xffff;
 
-uint64_t ry_sim_random(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15ull;
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return z ^ (z >> 31);
-}
-
 /* The running task goes on later. If nobody else has anything to do before then, that is now. */
 void ry_sim_sleep(uint64_t ns)
 {
@@ -64,8 +55,7 @@ void ry_sim_nic_due(uint32_t pe)
 /* On the average every 65536 / point_p-th access; how far apart they are is uniform. */
 void ry_sim_skip_draw(struct ry_sim_world *w)
 {
-    ry_sim_skip =
-        w->plan.point_p ? ry_sim_below(&w->sched_rng, 2 * 65536 / w->plan.point_p + 1) : UINT64_MAX;
+    ry_sim_skip = w->skip_max ? ry_sim_draw(&w->sched_rng, w->skip_max) : UINT64_MAX;
 }
 
 /* A shared access: another task runs first, sometimes for long. */
@@ -81,9 +71,9 @@ void ry_sim_point(void)
     if (!w->running)
         return;
     if (ry_sim_chance(&w->sched_rng, w->plan.stall_p))
-        ry_sim_sleep(ry_sim_below(&w->sched_rng, w->plan.stall_ns + 1) + 1);
+        ry_sim_sleep(ry_sim_draw(&w->sched_rng, w->plan.stall_ns + 1) + 1);
     else
-        ry_sim_sleep(ry_sim_below(&w->sched_rng, 2 * STEP_NS) + 1);
+        ry_sim_sleep(ry_sim_draw(&w->sched_rng, 2 * STEP_NS) + 1);
 }
 
 /* Asleep where it is most dangerous. */
@@ -92,7 +82,9 @@ void ry_sim_slow(void)
     struct ry_sim_world *w = ry_sim;
     struct ry_sim_task *t = w ? w->running : NULL;
 
-    if (!t || !w->plan.slow_p || !ry_sim_chance(&w->sched_rng, w->plan.slow_p))
+    if (!t || !w->plan.slow_p ||
+        (w->plan.slow_agents && (t - w->task) % RY_SIM_TASKS_A_PE != RY_SIM_AGENT) ||
+        !ry_sim_chance(&w->sched_rng, w->plan.slow_p))
         return;
     t->slow = true;
     ry_sim_sleep(ry_sim_below(&w->sched_rng, SLOW_NS) + 1);
@@ -127,7 +119,7 @@ void ry_sim_relax(void *arg)
         return;
     n = w->running->relaxed++;
     ry_sim_sleep(
-        ry_sim_below(&w->sched_rng, RELAX_NS << (n < RELAX_DOUBLINGS ? n : RELAX_DOUBLINGS)) + 20);
+        ry_sim_draw(&w->sched_rng, RELAX_NS << (n < RELAX_DOUBLINGS ? n : RELAX_DOUBLINGS)) + 20);
 }
 
 void ry_sim_kick(void *arg, struct ry_ring *ring, uint32_t prod_idx)
@@ -153,8 +145,7 @@ void ry_sim_proxy_told(void)
     if (!w || !w->running)
         return;
     w->pe[w->running->pe].told++;
-    ry_sim_wake(w->running->pe, RY_SIM_PROXY,
-                w->now_ns + ry_sim_below(&w->sched_rng, PROXY_NS) + 1);
+    ry_sim_wake(w->running->pe, RY_SIM_PROXY, w->now_ns + ry_sim_draw(&w->sched_rng, PROXY_NS) + 1);
 }
 
 void ry_sim_trace_line(const char *form, ...)
@@ -174,8 +165,8 @@ void ry_sim_violate(const char *form, ...)
     struct ry_sim_world *w = ry_sim;
     va_list args;
 
-    if (w->failed)
-        return;
+    if (w->failed || (w->running && w->running->pe == w->plan.crash_pe && w->crash.stopped))
+        return; /* who was masked and lives may fail as it likes */
     w->failed = true;
     w->horizon_ns = 0;
     va_start(args, form);
@@ -224,7 +215,7 @@ static uint64_t drive(struct ry_sim_world *w)
     uint64_t next = RY_SIM_NEVER;
     bool worked = false;
 
-    for (uint32_t i = 0; i < w->plan.pes + w->crash.down; i++) {
+    for (uint32_t i = 0; i < w->plan.pes + (w->crash.left.ctx != NULL); i++) {
         struct ry_sim_pe *pe = i < w->plan.pes ? &w->pe[i] : &w->crash.left;
 
         if (pe->ctx && pe->ctx->mesh.nic)
@@ -246,24 +237,21 @@ static uint64_t drive(struct ry_sim_world *w)
 /* The task that wakes first, equals are drawn; *second: when another one does. */
 static uint32_t pick(struct ry_sim_world *w, uint64_t *wake, uint64_t *second)
 {
-    uint32_t best = 0, same = 1;
+    uint64_t first = RY_SIM_NEVER, next = RY_SIM_NEVER;
+    uint32_t best = 0, same = 0;
 
-    *wake = *second = RY_SIM_NEVER;
     for (uint32_t i = 0; i < RY_SIM_TASKS; i++) {
         uint64_t at = w->wake_ns[i];
 
-        if (at > *wake || at == RY_SIM_NEVER) {
-            *second = ry_min64(*second, at);
-            continue;
-        }
-        *second = *wake;
-        if (at < *wake)
-            same = 1;
-        else if (ry_sim_below(&w->sched_rng, ++same) != 0)
-            continue;
-        *wake = at;
-        best = i;
+        next = ry_min64(next, ry_max64(at, first));
+        best = at < first ? i : best;
+        first = ry_min64(first, at);
     }
+    for (uint32_t i = best; next == first && first != RY_SIM_NEVER && i < RY_SIM_TASKS; i++)
+        if (w->wake_ns[i] == first && ry_sim_draw(&w->sched_rng, ++same) == 0)
+            best = i;
+    *wake = first;
+    *second = next;
     return best;
 }
 
@@ -278,10 +266,11 @@ static void step(struct ry_sim_world *w, uint32_t i)
     w->running = NULL;
 }
 
-/* Until no application lives, an oracle has spoken, or time is over. */
+/* Until no application lives, or, while the agents settle, for as long as it takes; an oracle has
+ * spoken, or time is over. */
 void ry_sim_run_world(struct ry_sim_world *w, uint64_t limit_ns)
 {
-    while (w->live_apps && !w->failed) {
+    while ((w->live_apps || w->settling) && !w->failed) {
         uint64_t nic_ns, wake, second, next;
         uint32_t i;
 

@@ -22,7 +22,9 @@ enum {
     LATENCY_NS = 300,
     RETRY_NS = 8 * US,
     WORLD_NS = 400000 * US, /* a run that has not ended by then hangs */
-    AGENT_NS = 20 * US,
+    AGENT_NS = 20 * US, /* an agent looks at least this often: a NIC's event wakes no one here */
+    POLL_NS = 300,
+    POLL_DOUBLINGS = 3,
 };
 
 static int open_nic(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
@@ -72,17 +74,6 @@ static void quiet_event(void *arg, const struct ry_mesh *m, int type, uint32_t p
                  to_rail);
 }
 
-/* What a replacement joins: the counts that the survivors are at. */
-static void take_counts(struct ry_ctx *ctx)
-{
-    for (uint32_t q = 0; q < ctx->mesh.n_pes; q++) {
-        const struct ry_hello *h = &ctx->mesh.peers[q].hello;
-
-        ctx->barrier.count = ry_max64(ctx->barrier.count, h->barrier_count);
-        ctx->mallocs_theirs = ry_max64(ctx->mallocs_theirs, h->mallocs);
-    }
-}
-
 static int join_world(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
 {
     struct ry_ctx *ctx = pe->ctx;
@@ -106,8 +97,8 @@ static int join_world(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
     ctx->amo.peer = calloc(m->n_pes, sizeof(*ctx->amo.peer));
     if (!ctx->amo.peer || ry_heap_init(ctx))
         return RY_ERR_NO_MEMORY;
-    ry_ctx_fill_cfg(ctx);
     m->virtual_time = true;
+    ry_ctx_fill_cfg(ctx);
     m->on_event = quiet_event;
     m->cfg.seq_first = w->plan.seq_first;
     m->cfg.epoch_first = w->plan.epoch_first;
@@ -134,29 +125,44 @@ static int join_world(struct ry_sim_world *w, struct ry_sim_pe *pe, uint32_t i)
         m->peers[q].seg = (void *)(uintptr_t)m->peers[q].hello.seg_base;
     }
     if (rc == RY_OK)
-        take_counts(ctx);
+        ry_ctx_take_counts(ctx);
     if (rc == RY_OK)
         rc = ry_mesh_connect(m, WORLD_NS);
     return rc == RY_OK && pe->boot.incarnation ? m->boot->ops->barrier(m->boot, WORLD_NS) : rc;
 }
 
-/* It also looks at least this often, since a NIC's event wakes no one here. */
+/* An agent that looks again and again whether a NIC is done does so less and less often, as any
+ * wait does; messages wake it, those that come while it is at work all together. */
+static uint64_t agent_rest(struct ry_sim_pe *pe, uint64_t next, uint32_t *polls)
+{
+    uint64_t now = ry_sim->now_ns, ctl = ry_sim_ctl_due(pe->boot.pe), rest;
+
+    rest = next > now ? next - now : 1;
+    *polls = rest <= POLL_NS ? *polls + 1 : 0;
+    if (*polls)
+        rest <<= *polls < POLL_DOUBLINGS ? *polls : POLL_DOUBLINGS;
+    if (ctl < now + rest)
+        rest = ry_max64(ctl, now + ry_sim_draw(&ry_sim->sched_rng, POLL_NS) + 1) - now;
+    return ry_min64(rest, AGENT_NS);
+}
+
 static void agent_task(void *arg)
 {
     struct ry_sim_pe *pe = arg;
+    uint32_t polls = 0;
 
     for (;;) {
         uint64_t now, next;
 
         pthread_rwlock_rdlock(&pe->ctx->peers_lock);
+        pe->stepping = true;
         now = ry_sim->now_ns;
         ry_ctx_boot_events(pe->ctx);
         next = ry_agent_step(&pe->ctx->mesh, now);
         ry_amo_work(pe->ctx);
+        pe->stepping = false;
         pthread_rwlock_unlock(&pe->ctx->peers_lock);
-        next = ry_min64(ry_min64(next, now + AGENT_NS), ry_sim_ctl_due(pe->boot.pe));
-        now = ry_sim->now_ns;
-        ry_sim_sleep(next > now ? next - now : 1);
+        ry_sim_sleep(agent_rest(pe, next, &polls));
     }
 }
 
@@ -241,7 +247,7 @@ bool ry_sim_pe_make(struct ry_sim_world *w, uint32_t i)
     pe->n_ctl = 0;
     pe->told = 0;
     pe->n_events = pe->seen_events = 0;
-    pe->finished = false;
+    pe->finished = pe->stepping = false;
     pe->rc = 0;
     ry_sim_workload_init(w, i);
     w->live_apps++;
@@ -395,6 +401,7 @@ bool ry_sim_once(struct ry_sim_world *w, const struct ry_sim_plan *plan)
     for (uint32_t i = 0; i < RY_SIM_TASKS; i++)
         w->wake_ns[i] = RY_SIM_NEVER;
     memset(&w->meet, 0, sizeof(w->meet));
+    w->skip_max = plan->point_p ? 2 * 65536 / plan->point_p + 1 : 0;
     ry_sim_skip_draw(w);
     ry_sim_counter_mask = (uint16_t)((1u << plan->bits) - 1);
     if (!build(w))
@@ -405,6 +412,8 @@ bool ry_sim_once(struct ry_sim_world *w, const struct ry_sim_plan *plan)
         ry_sim_violate("progress: %u applications have not ended after %d ms", w->live_apps,
                        WORLD_NS / 1000000);
     }
+    if (!w->failed)
+        ry_oracle_agree();
     account(w);
     if (!w->failed)
         ry_sim_check_end(w);

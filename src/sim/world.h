@@ -63,11 +63,13 @@ struct ry_sim_plan {
     uint32_t point_p;    /* a shared access yields: 1/65536 */
     uint32_t stall_p;    /* and then it is preempted for long */
     uint32_t slow_p;     /* a thread sleeps where that is most dangerous (RY_SLOW): 1/65536 */
+    bool slow_agents;    /* nobody but agents does */
     uint32_t bits;       /* that a NIC's counters count for: 16, or as few as a ring needs */
     uint32_t ctl_loss_p; /* a control message is lost, or doubled */
     uint32_t crash;      /* PE crash_pe ends this long after the start, in ns; 0: none does */
     uint32_t crash_pe;
-    uint32_t back; /* and a replacement comes so much later; 0: none does */
+    uint32_t back;  /* and a replacement comes so much later; 0: none does */
+    uint32_t lives; /* or it was only stopped, and goes on so much later; 0: it is dead */
     struct ry_emu_chaos chaos;
     uint64_t seq_first, epoch_first;
     uint32_t n_faults;
@@ -87,12 +89,14 @@ struct ry_sim_pe {
     uint32_t n_events, seen_events;
     void *model; /* the workload's account */
     bool finished;
+    bool stepping; /* its agent is at work */
     int rc;
     char error[256];
 };
 
 struct ry_sim_meet { /* one collective of the bootstrap under way */
     uint32_t arrived, left, generation;
+    uint32_t asleep; /* in it, a bit each */
     size_t len[RY_SIM_PES];
     void *part[RY_SIM_PES];
 };
@@ -101,7 +105,9 @@ struct ry_sim_crash {
     uint64_t at_ns;                /* 0: not known yet */
     uint64_t system_ns;            /* when the system takes the NIC down, 0: it has */
     uint64_t back_ns;              /* when a replacement comes; 0: never, or it has */
+    uint64_t lives_ns;             /* when it goes on, if it was only stopped; 0: never, or it has */
     bool down;                     /* it has happened */
+    bool stopped;                  /* and it was only stopped: its NIC works on */
     struct ry_sim_pe left;         /* what it left behind, kept to the end of the run */
     uint64_t masked_at, joined_at; /* rounds */
 };
@@ -110,6 +116,7 @@ struct ry_sim_world {
     struct ry_sim_plan plan;
     uint64_t now_ns, rng, sched_rng;
     uint64_t steps, events, ops, ep_rounds;
+    uint32_t skip_max; /* accesses from one that yields to the next, at most */
     uint64_t moves, moves_planned, replayed;
     uint64_t wake_ns[RY_SIM_TASKS]; /* when each task runs next; NEVER: it sleeps, or is no more */
     /* Nothing but the running task runs before this: until then its sleeps only move the clock. */
@@ -123,7 +130,8 @@ struct ry_sim_world {
     struct ry_sim_crash crash;
     struct ry_sim_task *running;
     uint32_t live_apps;
-    bool failed; /* an oracle has spoken: the first violation is kept */
+    bool settling; /* no application lives, and the agents go on */
+    bool failed;   /* an oracle has spoken: the first violation is kept */
     char violation[512];
     char trace[RY_SIM_TRACE][200];
     uint32_t traced;
@@ -134,11 +142,23 @@ struct ry_sim_world {
 /* One world at a time: hooks of core/ have no argument. */
 extern struct ry_sim_world *ry_sim;
 
-uint64_t ry_sim_random(uint64_t *state);
+static inline uint64_t ry_sim_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15ull;
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+}
 /* Below n, n > 0. */
 static inline uint64_t ry_sim_below(uint64_t *state, uint64_t n)
 {
     return ry_sim_random(state) % n;
+}
+/* The same without a division, where it is drawn for every access. */
+static inline uint64_t ry_sim_draw(uint64_t *state, uint32_t n)
+{
+    return (ry_sim_random(state) >> 32) * n >> 32;
 }
 static inline bool ry_sim_chance(uint64_t *state, uint32_t p)
 {

@@ -2,6 +2,7 @@
 #include "job.h"
 
 #include <railyard/config.h>
+#include <railyard/device.h>
 #include <railyard/fault.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -136,6 +137,16 @@ static uint32_t greatest(const char *text)
     return (uint32_t)most;
 }
 
+static bool no_device(void)
+{
+    ry_device_port *ports;
+    uint32_t n;
+    if (ry_device_ports(&ports, &n) != RY_OK)
+        return true;
+    free(ports);
+    return false;
+}
+
 /* What the settings say of rails and the NIC. */
 static int look(struct ry_tool_job *job)
 {
@@ -143,20 +154,21 @@ static int look(struct ry_tool_job *job)
     uint32_t n;
     if (ry_config_list((const char *const *)job->settings, job->n_settings, &list, &n) != RY_OK)
         return ry_tool_error(job->command, "%s", ry_last_error());
-    bool emulated = true;
+    job->emulated = true;
     for (uint32_t i = 0; i < n; i++) {
         const char *name = list[i].name;
         name += strncmp(name, "RAILYARD_", 9) == 0 ? 9 : 0;
         if (strcmp(name, "RAILS") == 0)
             job->rails_most = greatest(list[i].value);
         else if (strcmp(name, "NIC") == 0)
-            emulated = strcmp(list[i].value, "emu") == 0 || strcmp(list[i].value, "auto") == 0;
+            job->emulated = strcmp(list[i].value, "emu") == 0 ||
+                            (strcmp(list[i].value, "auto") == 0 && no_device());
         else if (strcmp(name, "SEED") == 0)
             job->seed_value = strtoull(list[i].value, NULL, 10);
         else if (strcmp(name, "FAILOVER") == 0)
             job->both = strcmp(list[i].value, "both") == 0;
     }
-    if (job->rails_most == 0 && emulated)
+    if (job->rails_most == 0 && job->emulated)
         job->rails_most = 2;
     free(list);
     return TOOL_OK;

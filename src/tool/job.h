@@ -22,6 +22,7 @@ struct ry_tool_job {
     const char *command;
     uint32_t n_pes, n_nodes;
     uint32_t rails_most; /* of any PE, as far as settings tell; 0: the machine decides */
+    bool emulated;       /* no real NIC will be used */
     bool threads;
     bool launched; /* somebody else's launcher has started this process as one PE */
     bool quiet;    /* stdout belongs to JSON */

@@ -13,13 +13,13 @@
 static const char usage[] =
     "usage: railyard perf put|get|put-signal|amo-add|ping-pong [FLAG...]\n\n"
     "Measures one-sided operations from PE 0 to the last PE, and checks what arrived. us: of one\n"
-    "operation that is waited for (ping-pong: half a round trip); GB/s: 16 under way in a window\n"
-    "of 64 MiB; memcpy: the same bytes, offsets and memory copied by one thread.";
+    "operation that is waited for (ping-pong: half a round trip); GB/s: several under way in a\n"
+    "window of 64 MiB; memcpy: the same bytes, offsets and memory copied by one thread.";
 
 static const char *const ops[] = {"put", "get", "put-signal", "amo-add", "ping-pong", NULL};
 
 struct perf_flags {
-    const char *size, *iters, *warmup;
+    const char *size, *iters, *warmup, *outstanding;
 };
 
 static int read_size(const char *text, struct perf_job *job)
@@ -54,6 +54,10 @@ static int read_flags(const struct perf_flags *f, struct perf_job *job)
         return TOOL_BAD_INPUT;
     job->warmup = 64;
     if (f->iters && ry_tool_count("perf", "--iters", f->iters, 1, 1ull << 40, &job->iters))
+        return TOOL_BAD_INPUT;
+    job->outstanding = PERF_OUTSTANDING;
+    if (f->outstanding && ry_tool_count("perf", "--outstanding", f->outstanding, 2,
+                                        PERF_OUTSTANDING_MAX, &job->outstanding))
         return TOOL_BAD_INPUT;
     return f->warmup ? ry_tool_count("perf", "--warmup", f->warmup, 0, 1 << 30, &job->warmup)
                      : TOOL_OK;
@@ -156,10 +160,11 @@ static int read_command(int argc, char **argv, struct ry_tool_job *shared, struc
         {"--size", &f.size, NULL, "A or A:B: bytes of an operation, doubled from A to B"},
         {"--iters", &f.iters, NULL, "I: operations that count (by size)"},
         {"--warmup", &f.warmup, NULL, "W: operations before those (64)"},
+        {"--outstanding", &f.outstanding, NULL, "O: puts or gets under way at once (16)"},
     };
     int code;
     uint32_t op = 0;
-    ry_tool_job_flags(shared, flags, 3);
+    ry_tool_job_flags(shared, flags, 4);
     int at = ry_tool_flags(argc, argv, flags, usage, &code);
     if (at < 0)
         return code == TOOL_OK ? -1 : code;

@@ -13,7 +13,8 @@ enum perf_op { PERF_PUT, PERF_GET, PERF_PUT_SIGNAL, PERF_AMO_ADD, PERF_PING_PONG
 
 enum {
     PERF_WINDOW = 64 << 20,
-    PERF_OUTSTANDING = 16,
+    PERF_OUTSTANDING = 16, /* if nothing else is asked for */
+    PERF_OUTSTANDING_MAX = 512,
     PERF_SIGNALS = 8,  /* of put-signal: their messages go over different channels */
     PERF_SLOTS = 1024, /* payloads of put-signal under way at once */
     PERF_BLOCKS = 400, /* of failover off and on, at least */
@@ -26,6 +27,7 @@ struct perf_job {
     enum perf_op op;
     uint64_t size, size_end; /* doubled from the first to the last */
     uint64_t iters, warmup;  /* iters 0: by size */
+    uint64_t outstanding;    /* put and get: so many under way */
     uint64_t duration_ns;
     bool both;
 };

@@ -96,8 +96,8 @@ static int one(struct perf_pe *p, uint64_t i, uint64_t size, bool wait)
                 : ry_get_nbi(p->ctx, p->landing + at, p->window + at, size, p->peer);
 }
 
-/* Operations under way: two halves of PERF_OUTSTANDING, each with a mark behind it. While the older
- * is waited for the younger is under way, so that the link never runs dry. */
+/* Operations under way: two halves of what --outstanding says, each with a mark behind it. While
+ * the older is waited for the younger is under way, so that the link never runs dry. */
 struct flow {
     ry_mark mark[2];
     uint64_t halves;
@@ -108,7 +108,7 @@ static int flow_on(struct perf_pe *p, struct flow *f, uint64_t *i, uint64_t n, u
 {
     int rc = RY_OK;
     for (uint64_t k = 0; rc == RY_OK && k < n; f->halves += rc == RY_OK) {
-        uint64_t part = n - k < PERF_OUTSTANDING / 2 ? n - k : PERF_OUTSTANDING / 2;
+        uint64_t half = p->job->outstanding / 2, part = n - k < half ? n - k : half;
         ry_mark *mark = &f->mark[f->halves % 2];
         if (f->halves >= 2)
             rc = ry_mark_wait(p->ctx, mark);
@@ -162,7 +162,7 @@ static void copy_begin(struct copying *c, struct perf_pe *p, uint64_t size)
     *c = (struct copying){.to = get ? p->window : p->landing, .from = get ? p->landing : p->window};
     for (uint64_t at = 0; at < PERF_WINDOW; at += 4096)
         c->to[at] = c->from[at];
-    copy_some(c, size, 0, PERF_OUTSTANDING);
+    copy_some(c, size, 0, p->job->outstanding);
     c->s = c->bytes = 0;
 }
 
@@ -195,7 +195,7 @@ static int compare_failover(struct perf_pe *p, uint64_t *i, struct ry_perf_row *
     uint64_t most = PERF_BLOCK_BYTES / row->bytes, n = row->iters / PERF_BLOCKS, pairs = 0;
     double *ratio = malloc(PERF_BLOCKS_MAX / 2 * sizeof *ratio), start = ry_tool_now_s();
     int rc = ratio ? RY_OK : RY_ERR_NO_MEMORY;
-    n = n < PERF_OUTSTANDING ? PERF_OUTSTANDING : n;
+    n = n < p->job->outstanding ? p->job->outstanding : n;
     n = n > most && most > 0 ? most : n;
     while (rc == RY_OK && pairs < PERF_BLOCKS_MAX / 2 &&
            (pairs < PERF_BLOCKS / 2 || ry_tool_now_s() - start < PERF_COMPARE_S)) {
@@ -241,9 +241,9 @@ static int measure_alone(struct perf_pe *p, struct ry_perf_row *row, uint64_t *i
 /* How much is done without a pause: in runs of a given time all behind the first few copies. */
 static uint64_t stretch(const struct perf_pe *p, const struct ry_perf_row *row, uint64_t turn)
 {
-    uint64_t n = row->iters / COPY_TURNS / PERF_OUTSTANDING * PERF_OUTSTANDING;
+    uint64_t n = row->iters / COPY_TURNS / p->job->outstanding * p->job->outstanding;
     if (p->job->duration_ns)
-        return turn < COPIES_OF_TIMED ? PERF_OUTSTANDING : UINT64_MAX;
+        return turn < COPIES_OF_TIMED ? p->job->outstanding : UINT64_MAX;
     return n < COPY_AT_ONCE ? COPY_AT_ONCE : n;
 }
 
@@ -261,9 +261,9 @@ static int measure_flow(struct perf_pe *p, struct ry_perf_row *row, uint64_t *i,
         if (!timed || turn++ < COPIES_OF_TIMED)
             copy_some(copies, row->bytes, *i, len < COPY_AT_ONCE ? len : COPY_AT_ONCE);
         double t0 = ry_tool_now_s(), now = t0;
-        for (uint64_t k = 0; rc == RY_OK && k < len; k += PERF_OUTSTANDING) {
-            uint64_t left = timed ? PERF_OUTSTANDING : row->iters - n;
-            uint64_t part = left < PERF_OUTSTANDING ? left : PERF_OUTSTANDING;
+        for (uint64_t k = 0; rc == RY_OK && k < len; k += p->job->outstanding) {
+            uint64_t left = timed ? p->job->outstanding : row->iters - n;
+            uint64_t part = left < p->job->outstanding ? left : p->job->outstanding;
             if (timed ? *s + now - t0 >= limit_s : left == 0)
                 break;
             rc = flow_on(p, &f, i, part, row->bytes);

@@ -39,7 +39,9 @@ static void on_event(void *arg, const ry_event *ev)
         snprintf(r->events[at], sizeof r->events[at], "%s", ev->text ? ev->text : "");
 }
 
-/* Threads of the library are made later and stay on the PE's core. */
+/* The emulated NIC's threads are made later and stay on the PE's core. Where the NIC is real, only
+ * the thread that works is pinned, when all others are there: what they do should not wait for it.
+ */
 static void pin(const struct ry_run *run, uint32_t pe)
 {
     cpu_set_t all, mine;
@@ -64,13 +66,16 @@ static void be_pe(const struct ry_run *run, ry_hub *hub, uint32_t pe, struct ry_
                         .settings = (const char *const *)job->settings,
                         .n_settings = job->n_settings};
     ry_ctx *ctx = NULL;
-    pin(run, pe);
+    if (job->emulated)
+        pin(run, pe);
     int rc = ry_ctx_create(&attr, &ctx);
     if (rc != RY_OK) {
         if (report->state == PE_WAITING) /* else a replacement came too late: its PE stays lost */
             ry_report_fail(report, rc);
         return;
     }
+    if (!job->emulated)
+        pin(run, pe);
     report->job = ry_job(ctx);
     report->incarnation = ry_incarnation(ctx);
     report->pe = ry_pe(ctx);

@@ -100,6 +100,8 @@ static void *survivor(void *arg)
         nap_ms(1);
     }
     RY_CHECK(ry_joining(ctx) == VICTIM);
+    /* one began a barrier that the other, who knew of the loss in time, did not */
+    RY_CHECK(ry_pe(ctx) != 0 || ry_barrier(ctx) == RY_ERR_PEER_LOST);
     RY_CHECK(ry_rejoin(ctx) == RY_OK);
     all_rounds(ctx, &o, 100);
     make_another(ctx);

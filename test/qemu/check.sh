@@ -74,7 +74,7 @@ case $form in
             "$here/compare.sh" "$here/faults.expect" "$result/faults.txt"
         ;;
     full)
-        script pair faults ep_run dead_run launch_run bad_run full_run two_run
+        script pair faults ep_run dead_run launch_run bad_run moved_run full_run two_run
         step 520 "all that one guest shows" "${guest[@]}" -t 500 -o "$result" "${tests[@]}" \
             "${command[@]}" "${mpi[@]}" "${scripts[@]}" -- sh full_run.sh
         grep '^full: ' "$result/log" || true

@@ -121,9 +121,11 @@ static int connect_path(struct pair *p, struct path *t, uint32_t rail_a, uint32_
     assert_int_equal(p->b->ops->qp_create(p->b, &attr, &t->to, &there), 0);
     t->qpn = here.qpn;
     assert_int_equal(ry_observe_cqe(&t->cqe).opcode, RY_CQE_INVALID);
-    rc = p->b->ops->qp_connect(t->to, &here);
-    if (rc == 0)
-        rc = p->a->ops->qp_connect(t->from, &there);
+    do {
+        rc = p->b->ops->qp_connect(t->to, &here);
+        if (rc == 0)
+            rc = p->a->ops->qp_connect(t->from, &there);
+    } while (rc == RY_ERR_AGAIN); /* the network is being asked where they are */
     return rc;
 }
 

@@ -22,31 +22,30 @@ rail=${port#?}
 if [ "$way" = on ]; then state=down; else state=up; fi
 
 dev=sw$port
-shape() { # what netem does; a queue under it keeps the order if the first word says so
-    order=$1
-    shift
+shape() { # what netem does
     if [ "$way" = off ]; then
         /sbin/tc qdisc del dev "$dev" root
         return
     fi
-    /sbin/tc qdisc add dev "$dev" root handle 1: netem limit 10000 "$@" || return
-    [ "$order" = any ] || /sbin/tc qdisc add dev "$dev" parent 1:1 pfifo limit 10000
+    /sbin/tc qdisc add dev "$dev" root netem limit 10000 "$@"
 }
 
 case $kind in
     link) /sbin/ip link set "$port" $state ;;
     switch) /sbin/ip link set "sw$port" $state ;;
     bridge) /sbin/ip link set "sw$rail" $state ;;
-    mute) shape any loss 100% ;;
+    mute) shape loss 100% ;;
     blocked)
         if [ "$way" = on ]; then s=0; else s=3; fi
         /sbin/bridge link set dev "sw$port" state $s
         ;;
-    loss:*) shape any loss "${kind#loss:}%" ;;
+    loss:*) shape loss "${kind#loss:}%" ;;
     delay:* | reorder:*)
         how=${kind#*:}
-        case $kind in delay:*) order=kept ;; *) order=any ;; esac
-        shape $order delay "${how%%:*}ms" "${how#*:}ms"
+        # With a rate netem sends each packet after the one before it, whatever its own delay is.
+        case $kind in delay:*) order="rate 10gbit" ;; *) order= ;; esac
+        # shellcheck disable=SC2086 # two words
+        shape delay "${how%%:*}ms" "${how#*:}ms" $order
         ;;
     *) usage "no kind '$kind'" ;;
 esac

@@ -433,6 +433,63 @@ static bool s45_one_end_sees_it(struct town *t)
     return put(t, 0, 5) == RY_OK && second_stands(t) && lost_fenced > 3;
 }
 
+/* A life is probed, and its last probe has been answered; before the initiator looks, the responder
+ * cuts its rail off. The news comes first: that answer is none of the life that is to be offered.
+ */
+static bool cut;
+static void cut_behind_a_probe(struct town *t)
+{
+    struct ry_mesh *m = town_mesh(t, 1);
+
+    for (uint32_t i = 0; i < RY_SLOTS && !cut; i++) {
+        const struct ry_out_slot *s = &town_out(t, 0, 1, 0)->slot[i];
+        struct ry_msg news = {.version = RY_CTL_VERSION, .type = RY_MSG_RAILS, .a = m->rails_up};
+        struct ry_cqe_tail c;
+
+        if (s->state != RY_OUT_PROBING || s->probes_good + 1 < town_mesh(t, 0)->cfg.probes)
+            continue;
+        c = ry_observe_cqe(s->cqe);
+        if (c.qpn != s->addr.qpn || c.opcode != RY_CQE_REQ || s->probes_good == s->probe_idx ||
+            (uint16_t)(c.counter + 1u) != (uint16_t)s->probe_idx)
+            continue;
+        cut = true;
+        ry_agent_close(m, &m->peers[0].in[i]);
+        news.epoch = ++m->rails_news;
+        m->rail_downs[s->peer_rail]++;
+        memcpy(news.downs, m->rail_downs, sizeof(news.downs));
+        town_say(t, 1, 0, &news);
+    }
+}
+static bool cut_was(struct town *t)
+{
+    (void)t;
+    return cut;
+}
+static bool s50_probe_older_than_a_cut(struct town *t)
+{
+    struct ry_nic_fault down = fault(RY_FAULT_PORT_DOWN, 200 * TOWN_US);
+
+    cut = false;
+    down.rail = 1; /* the backup's: nobody uses it, and nobody would find out */
+    if (!begin(t, (struct town_setting){0}))
+        return false;
+    t->each = cut_behind_a_probe;
+    town_fault(t, 0, down);
+    if (put(t, 0, 5) != RY_OK || ry_quiet(town_ctx(t, 0)) != RY_OK ||
+        !town_until(t, cut_was, 10 * TOWN_MS))
+        return false;
+    town_run(t, LONG_NS);
+    for (uint32_t i = 0; i < RY_SLOTS; i++) {
+        const struct ry_out_slot *s = &town_out(t, 0, 1, 0)->slot[i];
+        const struct ry_in_slot *in = &town_mesh(t, 1)->peers[0].in[i];
+
+        if (s->state == RY_OUT_ARMED && !s->condemned &&
+            (in->state != RY_IN_READY || in->epoch != s->epoch))
+            return false;
+    }
+    return true;
+}
+
 int main(void)
 {
     static const struct town_schedule all[] = {
@@ -456,6 +513,7 @@ int main(void)
         {"44 another gid", RY_MUT_OLD_GID, s44_another_gid},
         {"45 one end sees it", RY_MUT_FENCED_ONCE, s45_one_end_sees_it},
         {"45 the same, no fence", RY_MUT_NO_FENCE, s45_one_end_sees_it},
+        {"50 probe older than a cut", RY_MUT_OLD_PROBE, s50_probe_older_than_a_cut},
     };
 
     return town_run_all("schedule", all, sizeof(all) / sizeof(all[0]));

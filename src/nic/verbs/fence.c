@@ -61,9 +61,9 @@ int ry_verbs_qp_error(struct ry_nic_qp *qp)
 
     if (qp->error_ns)
         return RY_OK;
+    __atomic_store_n(&qp->failed, 1, __ATOMIC_RELEASE);
+    rc = ibv_modify_qp(qp->qp, &a, IBV_QP_STATE); /* what is being posted meanwhile is flushed */
     pthread_mutex_lock(&qp->lock);
-    qp->failed = 1;
-    rc = ibv_modify_qp(qp->qp, &a, IBV_QP_STATE);
     if (rc == 0 && qp->kind == RY_QP_INITIATOR) {
         __atomic_add_fetch(&qp->rail->inflight, 1, __ATOMIC_ACQ_REL);
         qp->draining = ibv_post_send(qp->qp, &wr, &bad) == 0;

@@ -119,6 +119,8 @@ static void close_nic(struct ry_nic *nic)
     struct ry_verbs_nic *n = ry_verbs_of(nic);
 
     for (uint32_t i = 0; i < n->rails_len; i++)
+        ry_verbs_poster_stop(&n->rails[i]);
+    for (uint32_t i = 0; i < n->rails_len; i++)
         close_rail(&n->rails[i]);
     for (uint32_t i = 0; i < n->devices_len; i++)
         ibv_close_device(n->devices[i]);
@@ -434,6 +436,8 @@ int ry_verbs_open(const struct ry_verbs_cfg *cfg, struct ry_nic **out, char *rea
         rc = open_ports(n, devices, count);
     if (rc == RY_OK)
         rc = open_watch(n);
+    if (rc == RY_OK)
+        rc = ry_verbs_posters_start(n);
     if (devices)
         ibv_free_device_list(devices);
     n->cfg.hca = NULL; /* the caller's memory */

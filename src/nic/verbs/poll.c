@@ -37,20 +37,23 @@ uint8_t ry_verbs_syndrome(enum ibv_wc_status status, uint8_t opcode)
     }
 }
 
-/* Backend to waiter, qp->lock held. A good completion never covers an error, nor does a flush cover
+/* Backend to waiter. A good completion never covers an error, nor does a flush cover
  * what caused it. */
 void ry_verbs_write_cqe(struct ry_nic_qp *qp, uint32_t index, uint8_t syndrome, uint8_t vendor)
 {
     uint8_t opcode = syndrome ? RY_CQE_REQ_ERR : RY_CQE_REQ;
 
-    if (qp->told)
-        return;
-    if (syndrome) {
-        qp->told = 1;
-        qp->cqe->syndrome = syndrome;
-        qp->cqe->vendor_syndrome = vendor;
+    pthread_mutex_lock(&qp->cqe_lock);
+    if (!qp->told) {
+        if (syndrome) {
+            qp->told = 1;
+            qp->cqe->syndrome = syndrome;
+            qp->cqe->vendor_syndrome = vendor;
+            __atomic_add_fetch(&qp->rail->counters.errors, 1, __ATOMIC_RELAXED);
+        }
+        ry_publish_cqe(qp->cqe, ry_cqe_encode(qp->qp->qp_num, (uint16_t)index, opcode, 0));
     }
-    ry_publish_cqe(qp->cqe, ry_cqe_encode(qp->qp->qp_num, (uint16_t)index, opcode, 0));
+    pthread_mutex_unlock(&qp->cqe_lock);
 }
 
 /* What [from, to) moved over the port, read from the ring while it is still the log. */
@@ -83,15 +86,13 @@ static void take(struct ry_verbs_rail *r, const struct ibv_wc *wc)
 
     if (!qp || qp->qp->qp_num != wc->qp_num)
         return; /* a queue pair that is gone */
-    pthread_mutex_lock(&qp->lock);
     if (wc->wr_id & RY_VERBS_DRAIN) {
         __atomic_sub_fetch(&r->inflight, 1, __ATOMIC_ACQ_REL);
         __atomic_store_n(&qp->drained, 1, __ATOMIC_RELEASE);
-        pthread_mutex_unlock(&qp->lock);
         return;
     }
     n = index + 1 - qp->retired;
-    if (n > qp->posted - qp->retired)
+    if (n > __atomic_load_n(&qp->posted, __ATOMIC_ACQUIRE) - qp->retired)
         n = 0; /* older than what is known */
     if (wc->status == IBV_WC_SUCCESS && n) {
         count(qp, qp->retired, index + 1);
@@ -99,26 +100,28 @@ static void take(struct ry_verbs_rail *r, const struct ibv_wc *wc)
     } else if (wc->status != IBV_WC_SUCCESS) {
         uint8_t opcode = ry_wqe_opcode(&qp->ring[index & (qp->depth - 1)]);
 
-        qp->failed = 1;
-        __atomic_add_fetch(&r->counters.errors, !qp->told, __ATOMIC_RELAXED);
+        __atomic_store_n(&qp->failed, 1, __ATOMIC_RELEASE);
         ry_verbs_write_cqe(qp, index, ry_verbs_syndrome(wc->status, opcode),
                            (uint8_t)wc->vendor_err);
     }
-    qp->retired += n;
-    __atomic_sub_fetch(&r->inflight, n, __ATOMIC_ACQ_REL);
-    pthread_mutex_unlock(&qp->lock);
+    __atomic_store_n(&qp->retired, qp->retired + n, __ATOMIC_SEQ_CST);
+    __atomic_sub_fetch(&r->inflight, n, __ATOMIC_SEQ_CST);
 }
 
 /* Queue pairs that had no room may have some now. Under cq_lock. */
 static void post_waiting(struct ry_verbs_rail *r)
 {
-    if (!__atomic_exchange_n(&r->waiting, 0, __ATOMIC_ACQ_REL))
+    if (!__atomic_exchange_n(&r->waiting, 0, __ATOMIC_SEQ_CST))
         return;
     for (uint32_t i = 0; i < r->qps_len; i++) {
         struct ry_nic_qp *qp = r->qps[i];
 
         if (!qp || qp->kind != RY_QP_INITIATOR)
             continue;
+        if (r->poster.runs) {
+            ry_verbs_poster_give(qp);
+            continue;
+        }
         pthread_mutex_lock(&qp->lock);
         ry_verbs_post(qp);
         pthread_mutex_unlock(&qp->lock);

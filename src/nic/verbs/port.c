@@ -5,6 +5,8 @@
 
 #include "nic/verbs/verbs_int.h"
 
+enum { RETRY_NS = 4 << 20, RETRY_SOFT_NS = 64 << 20 };
+
 uint32_t ry_verbs_mtu_bytes(enum ibv_mtu mtu)
 {
     return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128u << mtu : 256;
@@ -20,13 +22,18 @@ enum ibv_mtu ry_verbs_mtu_of(uint32_t bytes)
     return m;
 }
 
+uint64_t ry_verbs_retry_ns(const struct ry_verbs_rail *r)
+{
+    uint64_t wish = r->nic->cfg.retry_ns;
+
+    return wish ? wish : ry_verbs_in_software(&r->dev) ? RETRY_SOFT_NS : RETRY_NS;
+}
+
 /* The smallest timer of the queue pair that is not below so many nanoseconds. */
 uint8_t ry_verbs_timeout(uint64_t ns)
 {
     uint8_t t = 1;
 
-    if (ns == 0)
-        return 14;
     while (t < 31 && 4096ull << t < ns)
         t++;
     return t;

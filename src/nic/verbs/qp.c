@@ -170,6 +170,7 @@ int ry_verbs_qp_create(struct ry_nic *nic, const struct ry_qp_attr *attr, struct
     if (qp->cqe)
         ry_publish_cqe(qp->cqe, ry_cqe_encode(0, 0, RY_CQE_INVALID, 0));
     pthread_mutex_init(&qp->lock, NULL);
+    pthread_mutex_init(&qp->cqe_lock, NULL);
     if (take_slot(qp->rail, qp) != RY_OK) {
         rc = ry_verbs_fail(n, RY_ERR_NO_MEMORY, "out of memory");
         goto destroy_lock;
@@ -177,6 +178,7 @@ int ry_verbs_qp_create(struct ry_nic *nic, const struct ry_qp_attr *attr, struct
     *out = qp;
     return RY_OK;
 destroy_lock:
+    pthread_mutex_destroy(&qp->cqe_lock);
     pthread_mutex_destroy(&qp->lock);
 destroy_qp:
     ibv_destroy_qp(qp->qp);
@@ -237,7 +239,7 @@ static int to_rts(const struct ry_nic_qp *qp)
         .sq_psn = qp->psn,
         .max_rd_atomic =
             (uint8_t)ry_min32(RY_VERBS_RD_ATOMIC, (uint32_t)qp->rail->dev.max_qp_init_rd_atom),
-        .timeout = ry_verbs_timeout(cfg->retry_ns),
+        .timeout = ry_verbs_timeout(ry_verbs_retry_ns(qp->rail)),
         .retry_cnt = cfg->retry_count,
         .rnr_retry = cfg->rnr_retry,
     };
@@ -288,14 +290,19 @@ void ry_verbs_qp_destroy(struct ry_nic_qp *qp)
     uint32_t left;
 
     ry_verbs_worker_join(qp);
+    __atomic_store_n(&qp->failed, 1, __ATOMIC_RELEASE);
     pthread_mutex_lock(&r->cq_lock);
-    r->qps[qp->slot] = NULL;
+    r->qps[qp->slot] = NULL; /* whoever polls gives it to the poster no more */
+    pthread_mutex_unlock(&r->cq_lock);
+    ry_verbs_poster_forget(qp);
+    pthread_mutex_lock(&r->cq_lock);
     r->sent_gone[qp->peer] += qp->tx_bytes;
     r->old_qpn[r->old_next++ % RY_VERBS_QPN_MEMORY] = qp->qp->qp_num;
     left = qp->posted - qp->retired + (qp->draining && !qp->drained);
     __atomic_sub_fetch(&r->inflight, left, __ATOMIC_ACQ_REL);
     ibv_destroy_qp(qp->qp);
     pthread_mutex_unlock(&r->cq_lock);
+    pthread_mutex_destroy(&qp->cqe_lock);
     pthread_mutex_destroy(&qp->lock);
     free(qp);
 }

@@ -4,8 +4,9 @@
  * Moving a queue pair to RTR makes the kernel ask for it and wait, for a second where nobody
  * answers, and the agent has better things to do meanwhile. So the question is asked here first
  * (any datagram makes the kernel ask), and a queue pair is connected only once the answer is in the
- * kernel's table. It waits a little the first time, and not at all for an address that was silent a
- * moment ago. Where the address is not IPv4 the driver decides. */
+ * kernel's table. Until then the caller is told to come again; an address that was silent for long
+ * enough leads nowhere, and is not asked for again for a while. Where the address is not IPv4 the
+ * driver decides. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/netlink.h>
@@ -15,7 +16,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "nic/verbs/verbs_int.h"
@@ -91,21 +91,27 @@ static bool known(int s, const char *name, struct in_addr peer)
 
     memset(&q, 0, sizeof(q));
     memcpy(&q.arp_pa, &pa, sizeof(pa));
-    strncpy(q.arp_dev, name, sizeof(q.arp_dev) - 1);
+    memcpy(q.arp_dev, name, strnlen(name, sizeof(q.arp_dev) - 1));
     return ioctl(s, SIOCGARP, &q) == 0 && (q.arp_flags & ATF_COM);
 }
 
-static bool wait_known(int s, const char *name, struct in_addr peer, uint64_t wait_ns)
+/* The question for this address that is remembered: what to do, now that there is no answer. OK:
+ * ask; AGAIN: wait; PATH: it is silent. */
+static int ask(struct ry_verbs_rail *r, const uint8_t *peer_gid, uint64_t now)
 {
-    uint64_t end = ry_verbs_now() + wait_ns;
-    const struct timespec nap = {.tv_nsec = 500000};
+    struct ry_verbs_asked *a = r->asked;
 
-    while (!known(s, name, peer)) {
-        if (ry_verbs_now() >= end)
-            return false;
-        nanosleep(&nap, NULL);
-    }
-    return true;
+    while (a < r->asked + RY_VERBS_ASKED && memcmp(a->gid, peer_gid, RY_GID_BYTES) != 0)
+        a++;
+    if (a < r->asked + RY_VERBS_ASKED && now - a->at_ns < WAIT_NS_MAX)
+        return RY_ERR_AGAIN;
+    if (a < r->asked + RY_VERBS_ASKED && now - a->at_ns < WAIT_NS_MAX + SILENT_NS_MAX)
+        return RY_ERR_PATH;
+    if (a == r->asked + RY_VERBS_ASKED)
+        a = &r->asked[r->asked_next++ % RY_VERBS_ASKED];
+    memcpy(a->gid, peer_gid, RY_GID_BYTES);
+    a->at_ns = now;
+    return RY_OK;
 }
 
 /* A datagram socket of this interface, towards the peer's discard port. */
@@ -137,7 +143,6 @@ int ry_verbs_resolve(struct ry_verbs_rail *r, uint32_t gid_index, const union ib
                      const uint8_t *peer_gid)
 {
     static const uint8_t none[RY_GID_BYTES];
-    uint64_t now = ry_verbs_now(), wait = WAIT_NS_MAX;
     struct ibv_gid_entry e;
     struct in_addr own, peer, hop;
     char name[IF_NAMESIZE];
@@ -150,8 +155,6 @@ int ry_verbs_resolve(struct ry_verbs_rail *r, uint32_t gid_index, const union ib
         ibv_query_gid_ex(r->ctx, r->port, gid_index, &e, 0) != 0 ||
         !if_indextoname(e.ndev_ifindex, name))
         return RY_OK;
-    if (memcmp(r->silent, peer_gid, RY_GID_BYTES) == 0 && now - r->silent_ns < SILENT_NS_MAX)
-        wait = 0;
     s = open_towards(name, own, peer);
     if (s < 0 && (errno == ENETUNREACH || errno == EHOSTUNREACH || errno == ENETDOWN))
         return unreachable(r, peer, "no route there: is the port down?");
@@ -159,11 +162,12 @@ int ry_verbs_resolve(struct ry_verbs_rail *r, uint32_t gid_index, const union ib
         return RY_OK;
     hop = next_hop(e.ndev_ifindex, own, peer);
     if (hop.s_addr != 0 && !known(s, name, hop)) {
-        (void)send(s, "", 0, 0); /* its only use is the question that goes before it */
-        if (!wait_known(s, name, hop, wait)) {
-            memcpy(r->silent, peer_gid, RY_GID_BYTES);
-            r->silent_ns = ry_verbs_now();
-            rc = unreachable(r, peer, "nobody answers there; is it in another subnet?");
+        rc = ask(r, peer_gid, ry_verbs_now());
+        if (rc == RY_ERR_PATH)
+            unreachable(r, peer, "nobody answers there; is it in another subnet?");
+        if (rc == RY_OK) {
+            (void)send(s, "", 0, 0); /* its only use is the question that goes before it */
+            rc = RY_ERR_AGAIN;
         }
     }
     close(s);

@@ -14,6 +14,14 @@
 
 enum { RY_VERBS_REASON_BYTES = 256 };
 
+/* Who hands requests to the driver: the thread that writes them, or one thread for each rail. */
+enum ry_verbs_posters {
+    RY_VERBS_POSTERS_AUTO, /* a thread where the driver does the NIC's work, and more rails than one
+                            */
+    RY_VERBS_POSTERS_OFF,
+    RY_VERBS_POSTERS_ON,
+};
+
 /* Members are taken as they stand; 0 means "the default" where a default is named. */
 struct ry_verbs_cfg {
     uint32_t pe;           /* own number, put into addresses */
@@ -24,15 +32,18 @@ struct ry_verbs_cfg {
     uint32_t roce_version; /* of the GID that is looked for: 1 or 2; 2 */
     uint8_t sl;            /* service level */
     uint8_t traffic_class;
-    uint16_t pkey;       /* wherever it stands in the port's table; 0: the table's first */
-    uint64_t retry_ns;   /* one try; rounded up to 4.096 us * 2^n; 67 ms */
+    uint16_t pkey; /* wherever it stands in the port's table; 0: the table's first */
+    /* One try; rounded up to 4.096 us * 2^n. 4 ms; 67 ms in software, which is late by itself and
+     * loses its place in a message of many packets that is sent again. */
+    uint64_t retry_ns;
     uint8_t retry_count; /* 7 counts as 6: some devices take it as for ever and never tell */
     uint8_t rnr_retry;   /* receiver not ready */
     /* Told every failure of a call, one lowercase line; NULL: nobody. */
     void (*report)(void *arg, int status, const char *line);
     void *report_arg;
     uint32_t queue_depth; /* work requests of one queue pair inside the NIC; 1024 */
-    bool crowded;         /* more PEs than cores: a waiter never polls without a pause */
+    enum ry_verbs_posters posters;
+    bool crowded; /* more PEs than cores: a waiter never polls without a pause */
 };
 
 /* Opens every selected port as a rail, in the order of the selection. Errors, each with one line in
