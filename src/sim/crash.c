@@ -7,7 +7,7 @@
 
 #include "sim/oracle.h"
 
-enum { US = 1000, TOLD_NS = 150 * US, SYSTEM_NS = 100 * US };
+enum { US = 1000, TOLD_NS = 150 * US, SYSTEM_NS = 100 * US, SEEN_NS = 300 * US };
 
 bool ry_sim_gone(uint32_t pe) { return ry_sim->crash.down && ry_sim->plan.crash_pe == pe; }
 
@@ -22,6 +22,23 @@ static void tell(struct ry_sim_world *w, enum ry_boot_event_type type)
             .type = type, .pe = w->plan.crash_pe, .incarnation = type == RY_BOOT_PE_JOINED};
         pe->event_ns[pe->n_events++] = w->now_ns + ry_sim_below(&w->rng, TOLD_NS);
     }
+}
+
+/* Stopped for so long that the others are told it is lost; then it goes on. */
+static void stop(struct ry_sim_world *w)
+{
+    ry_sim_trace("pe%u is stopped", w->plan.crash_pe);
+    ry_sim_mark("pe-stopped");
+    for (uint32_t role = 0; role < RY_SIM_TASKS_A_PE; role++) {
+        uint64_t *wake = &w->wake_ns[w->plan.crash_pe * RY_SIM_TASKS_A_PE + role];
+
+        if (*wake != RY_SIM_NEVER)
+            *wake = ry_max64(*wake, w->now_ns + w->plan.lives);
+    }
+    w->live_apps--;
+    w->crash.down = w->crash.stopped = true;
+    w->crash.lives_ns = w->now_ns + w->plan.lives;
+    tell(w, RY_BOOT_PE_LOST);
 }
 
 static void go_down(struct ry_sim_world *w)
@@ -88,7 +105,9 @@ uint64_t ry_sim_crash_step(struct ry_sim_world *w)
         return next;
     if (!c->at_ns)
         c->at_ns = w->base_ns + w->plan.crash;
-    if (!c->down && c->at_ns <= w->now_ns)
+    if (!c->down && c->at_ns <= w->now_ns && w->plan.lives)
+        stop(w);
+    else if (!c->down && c->at_ns <= w->now_ns)
         go_down(w);
     if (c->system_ns && c->system_ns <= w->now_ns)
         take_nic(w);
@@ -107,16 +126,18 @@ uint64_t ry_sim_crash_step(struct ry_sim_world *w)
  * some more; all agree on how many, since nobody finishes a round that another has not begun. */
 static bool goes_on(struct ry_sim_pe *pe, bool *masked)
 {
-    enum { MORE = 3, ROUNDS_MAX = 200 };
+    enum { MORE = 3, ROUNDS_MAX = 400 };
     struct ry_sim_crash *c = &ry_sim->crash;
     struct ry_sim_model *m = pe->model;
     uint64_t active = 0, at = ry_ep_iterations(m->ep), until;
 
     ry_ep_active(m->ep, &active);
     if (c->down && !(active >> ry_sim->plan.crash_pe & 1)) {
-        if (!*masked)
+        /* who was only stopped has gone on, and has tried this and that, before the end is near */
+        if (!*masked || (c->stopped && ry_sim->now_ns < c->lives_ns + SEEN_NS))
             c->masked_at = ry_max64(c->masked_at, at);
-        *masked = true;
+        *masked = m->without = true;
+        ry_oracle_masked(pe->boot.pe);
     } else if (c->down && (*masked || pe->boot.incarnation)) {
         c->joined_at = c->joined_at ? c->joined_at : at;
     }

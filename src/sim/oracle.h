@@ -43,6 +43,8 @@ struct ry_sim_model {
     uint32_t fetched[RY_SIM_COUNTERS];              /* adds that were run here */
     uint8_t taken[RY_SIM_COUNTERS][RY_SIM_FETCHED]; /* old values handed out */
     uint64_t plain_seen[RY_SIM_PES][RY_SIM_SLOTS];  /* greatest stamp seen here */
+    bool without;  /* it has masked the lost PE */
+    uint64_t left; /* and this is what that one had written here, mixed */
     bool got_away; /* the last get is over: nothing writes there any more */
     void *ep;      /* struct ry_ep, when the plan has rounds of it */
 };
@@ -75,6 +77,8 @@ void ry_oracle_states(void);
 /* oracle_agree.c: let the agents come to rest; then both ends agree. */
 void ry_oracle_agree(void);
 void ry_oracle_needless(uint64_t failed);
+/* oracle_mask.c: nothing of a masked PE lands. */
+void ry_oracle_masked(uint32_t pe);
 /* workload.c: the start of an application, and one operation. */
 bool ry_sim_prepare(struct ry_sim_pe *pe);
 bool ry_sim_one_op(struct ry_sim_pe *pe, uint64_t *rng);

@@ -60,5 +60,7 @@ void ry_sim_check_end(struct ry_sim_world *w)
                                (unsigned long long)m->area->counter[i], m->fetched[i]);
     }
     ry_oracle_states();
+    for (uint32_t p = 0; w->crash.down && p < w->plan.pes; p++)
+        ry_oracle_masked(p);
     ry_oracle_final();
 }

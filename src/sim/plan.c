@@ -52,6 +52,24 @@ static void make_chaos(struct ry_sim_plan *p, uint64_t *r)
         p->chaos.lost_cqe_p = (uint32_t)below(r, 300);
 }
 
+/* Much goes over one small ring whose counter wraps soon and whose NIC is slow, while agents sleep
+ * between two looks: what they saw is then a whole turn of the counter old. */
+static void make_crowded(struct ry_sim_plan *p, uint64_t *r)
+{
+    p->rails = 1;
+    p->depth = 16;
+    p->bits = 5;
+    p->ops = 100;
+    p->slots = 8;
+    p->hot = true;
+    p->slow_agents = true;
+    p->slow_p = 10000 + (uint32_t)below(r, 20000);
+    p->chaos.exec_delay_ns_max = 1000 + (uint32_t)below(r, 4 * US);
+    p->chaos.ack_delay_ns_max = 1000 + (uint32_t)below(r, 8 * US);
+    for (uint32_t i = 0; i < p->n_faults; i++)
+        p->fault[i].f.rail = 0;
+}
+
 /* swarm: each run has a subset of what can go wrong, so that rare pairs of things meet. */
 void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm)
 {
@@ -97,6 +115,8 @@ void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm)
             p->bits++;
     if (below(&r, 3) == 0)
         p->slow_p = (uint32_t)below(&r, 2000);
+    if (p->crash && !p->back && below(&r, 2)) /* it was only stopped, and knows of nothing */
+        p->lives = 1 + (uint32_t)below(&r, BUSY_NS / 2);
     make_chaos(p, &r);
     p->n_faults = (uint32_t)below(&r, swarm ? RY_SIM_FAULTS : 6);
     for (uint32_t i = 0; i < p->n_faults; i++) {
@@ -107,4 +127,6 @@ void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm)
             p->fault[i].at_ns = p->fault[i - 1].at_ns + below(&r, 100 * US);
         }
     }
+    if (!p->crash && !p->ep && !p->amo_only && below(&r, 16) == 0)
+        make_crowded(p, &r);
 }

@@ -25,7 +25,7 @@ struct value {
     uint64_t v;
 };
 
-enum { VALUES = 27 };
+enum { VALUES = 29 };
 
 static void values_of(const struct ry_sim_plan *p, struct value *v)
 {
@@ -57,6 +57,8 @@ static void values_of(const struct ry_sim_plan *p, struct value *v)
         {"crash", p->crash},
         {"crashpe", p->crash_pe},
         {"back", p->back},
+        {"lives", p->lives},
+        {"slowagents", p->slow_agents},
     };
 
     memcpy(v, all, sizeof(all));
@@ -91,6 +93,8 @@ static void values_to(struct ry_sim_plan *p, const struct value *v)
     p->crash = (uint32_t)v[24].v;
     p->crash_pe = (uint32_t)v[25].v;
     p->back = (uint32_t)v[26].v;
+    p->lives = (uint32_t)v[27].v;
+    p->slow_agents = v[28].v != 0;
 }
 
 void ry_sim_plan_print(const struct ry_sim_plan *p, char *to, size_t bytes)
@@ -179,7 +183,8 @@ static bool sane(const struct ry_sim_plan *p)
     return p->pes >= 2 && p->pes <= RY_SIM_PES && p->rails >= 1 && p->rails <= 2 &&
            (unsigned)p->handler <= 2 && p->depth >= 16 && p->depth <= 1024 &&
            !(p->depth & (p->depth - 1)) && p->ops <= 100000 &&
-           (!p->crash || (p->pes > 2 && p->crash_pe < p->pes && p->ep)) && p->bits <= 16 &&
+           (!p->crash || (p->pes > 2 && p->crash_pe < p->pes && p->ep)) &&
+           !(p->lives && p->back) && p->bits <= 16 &&
            1u << p->bits >= 2 * p->depth && (p->slots == 2 || p->slots == 4 || p->slots == 8);
 }
 

@@ -82,7 +82,9 @@ void ry_sim_slow(void)
     struct ry_sim_world *w = ry_sim;
     struct ry_sim_task *t = w ? w->running : NULL;
 
-    if (!t || !w->plan.slow_p || !ry_sim_chance(&w->sched_rng, w->plan.slow_p))
+    if (!t || !w->plan.slow_p ||
+        (w->plan.slow_agents && (t - w->task) % RY_SIM_TASKS_A_PE != RY_SIM_AGENT) ||
+        !ry_sim_chance(&w->sched_rng, w->plan.slow_p))
         return;
     t->slow = true;
     ry_sim_sleep(ry_sim_below(&w->sched_rng, SLOW_NS) + 1);
@@ -163,8 +165,8 @@ void ry_sim_violate(const char *form, ...)
     struct ry_sim_world *w = ry_sim;
     va_list args;
 
-    if (w->failed)
-        return;
+    if (w->failed || (w->running && w->running->pe == w->plan.crash_pe && w->crash.stopped))
+        return; /* who was masked and lives may fail as it likes */
     w->failed = true;
     w->horizon_ns = 0;
     va_start(args, form);
@@ -213,7 +215,7 @@ static uint64_t drive(struct ry_sim_world *w)
     uint64_t next = RY_SIM_NEVER;
     bool worked = false;
 
-    for (uint32_t i = 0; i < w->plan.pes + w->crash.down; i++) {
+    for (uint32_t i = 0; i < w->plan.pes + (w->crash.left.ctx != NULL); i++) {
         struct ry_sim_pe *pe = i < w->plan.pes ? &w->pe[i] : &w->crash.left;
 
         if (pe->ctx && pe->ctx->mesh.nic)

@@ -172,6 +172,8 @@ bool ry_sim_one_op(struct ry_sim_pe *pe, uint64_t *rng)
     ry_sim->ops++;
     ry_oracle_look(me);
     ry_oracle_got_away(me);
+    if (ry_sim->crash.down)
+        ry_oracle_masked(me);
     if (me == 0)
         ry_oracle_states();
     if (ry_sim->plan.bad_op && ry_sim->plan.bad_op == m->ops++ && me == 1)
@@ -229,7 +231,8 @@ static void end(struct ry_sim_pe *pe)
         alive(pe, ry_barrier(pe->ctx), "barrier");
     ry_oracle_look(pe->boot.pe);
     pe->finished = true;
-    w->live_apps--;
+    if (!w->crash.stopped || pe->boot.pe != w->plan.crash_pe) /* that one is not waited for */
+        w->live_apps--;
 }
 
 void ry_sim_app(void *arg)

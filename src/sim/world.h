@@ -63,11 +63,13 @@ struct ry_sim_plan {
     uint32_t point_p;    /* a shared access yields: 1/65536 */
     uint32_t stall_p;    /* and then it is preempted for long */
     uint32_t slow_p;     /* a thread sleeps where that is most dangerous (RY_SLOW): 1/65536 */
+    bool slow_agents;    /* nobody but agents does */
     uint32_t bits;       /* that a NIC's counters count for: 16, or as few as a ring needs */
     uint32_t ctl_loss_p; /* a control message is lost, or doubled */
     uint32_t crash;      /* PE crash_pe ends this long after the start, in ns; 0: none does */
     uint32_t crash_pe;
-    uint32_t back; /* and a replacement comes so much later; 0: none does */
+    uint32_t back;  /* and a replacement comes so much later; 0: none does */
+    uint32_t lives; /* or it was only stopped, and goes on so much later; 0: it is dead */
     struct ry_emu_chaos chaos;
     uint64_t seq_first, epoch_first;
     uint32_t n_faults;
@@ -103,7 +105,9 @@ struct ry_sim_crash {
     uint64_t at_ns;                /* 0: not known yet */
     uint64_t system_ns;            /* when the system takes the NIC down, 0: it has */
     uint64_t back_ns;              /* when a replacement comes; 0: never, or it has */
+    uint64_t lives_ns;             /* when it goes on, if it was only stopped; 0: never, or it has */
     bool down;                     /* it has happened */
+    bool stopped;                  /* and it was only stopped: its NIC works on */
     struct ry_sim_pe left;         /* what it left behind, kept to the end of the run */
     uint64_t masked_at, joined_at; /* rounds */
 };
