@@ -1,6 +1,6 @@
 #!/bin/sh
-# dead_run.sh: runs in the guest. Every link of node a goes down while PEs talk, and stays down:
-# both nodes must end with an error, in bounded time, and leave no process. So must they when a PE is
+# dead_run.sh: runs in the guest. Every link of node a goes down while PEs talk, and stays down: both
+# nodes must end with an error, in bounded time, and leave no process. So must they when a PE is
 # killed. Then a link with loss and one with jitter: results right, and no channel moves.
 export RAILYARD_HEAP_SIZE=160M RAILYARD_TIMEOUT=4s
 
