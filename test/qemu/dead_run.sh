@@ -1,7 +1,7 @@
 #!/bin/sh
 # dead_run.sh: runs in the guest. Every link of node a goes down while PEs talk, and stays down:
-# both nodes must end with an error, in bounded time, and leave no process. Then a link with loss
-# and one with jitter: results right, and no channel moves.
+# both nodes must end with an error, in bounded time, and leave no process. So must they when a PE is
+# killed. Then a link with loss and one with jitter: results right, and no channel moves.
 export RAILYARD_HEAP_SIZE=160M RAILYARD_TIMEOUT=4s
 
 perf() { railyard run -n 2 --nodes 2 on_node.sh railyard perf "$@" --nic verbs; }
@@ -37,6 +37,29 @@ grep -q "no usable path\|cannot reach\|unreachable" /tmp/dead.log || {
     exit 1
 }
 usleep 1500000
+
+# A PE that dies is noticed through the launcher, long before any timer.
+perf put-signal --size 4K --duration 60s > /tmp/dead.log 2>&1 &
+job=$!
+sleep 5
+victim=$(grep -lx railyard /proc/[0-9]*/comm | sed 's/[^0-9]//g' | while read -r p; do
+    tr '\0' '\n' < "/proc/$p/environ" 2> /dev/null | grep -qx RAILYARD_PE=1 && echo "$p"
+done | head -n 1)
+kill -KILL "$victim"
+began=$(cut -d. -f1 /proc/uptime)
+wait $job
+rc=$?
+took=$(($(cut -d. -f1 /proc/uptime) - began))
+tr '\r' '\n' < /tmp/dead.log | tail -n 4
+echo "dead_run: pe 1 killed: exit $rc after $took s"
+if [ $rc = 0 ] || [ $took -gt 5 ] || ! grep -q "pe 1" /tmp/dead.log; then
+    echo "dead_run: its end was not noticed, or late, or is not named"
+    exit 1
+fi
+if grep -lx railyard /proc/[0-9]*/comm; then
+    echo "dead_run: processes are left"
+    exit 1
+fi
 
 # With the thresholds that railyard has by itself. The fault-free run says what this machine's own
 # hiccups are.

@@ -40,6 +40,7 @@ bad 2 "--dtype 'fp4' is unknown: use bf16 or fp8" ep --dtype fp4
 bad 2 "--iters '0'" ep --iters 0
 bad 2 "--pes '0'" ep --pes 0
 bad 2 "--nodes 4 is more than the 2 PEs" ep --pes 2 --nodes 4
+bad 2 "--outstanding '1'" perf put --outstanding 1
 bad 2 "RAILS" ep --rails 17
 bad 2 "RAILS" ep --rails 2,x
 bad 2 "LINK_RATE" ep --link-rate fast

@@ -11,6 +11,8 @@ for op in put get; do
             'all(r["iters"] == 40 and len(r["rail_gbps"]) == 2 for r in j["rows"])' \
             'all(r["memcpy_gbps"] > 0 and r["us_p99"] >= r["us_p50"] > 0 for r in j["rows"])'
 done
+run "three under way" 0 "$R" perf put --size 64K --iters 50 --outstanding 3 --json - &&
+    json perf "$work/out" "$good" 'j["rows"][0]["iters"] == 50'
 run "threads, 4 rails, odd size" 0 "$R" perf put --size 1000003 --iters 20 --rails 4 \
     --pes-as threads --json - && json perf "$work/out" "$good" 'len(j["rows"][0]["rail_gbps"]) == 4'
 run "a signal stays behind its payload, one rail slow" 0 "$R" perf put-signal --iters 6000 \

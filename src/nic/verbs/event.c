@@ -184,8 +184,8 @@ static void take_wakes(struct ry_verbs_nic *n)
 }
 
 /* Right after work a waiter looks again at once, because the next piece is probably near: with
- * requests of its own under way it polls, unless another thread is posting them, which is when a
- * CPU is needed there; with none it gives way to others. Later it sleeps until a
+ * requests of its own under way it polls, unless they are long ones that a driver in software works
+ * at, which needs the CPU; with none it gives way to others. Later it sleeps until a
  * request completes. Nothing tells a host that a peer has written into its memory, so it looks
  * again soon all the same; with nothing under way it naps, the longer the longer it waits. */
 void ry_verbs_idle(struct ry_nic *nic, uint64_t until_ns)
@@ -194,15 +194,15 @@ void ry_verbs_idle(struct ry_nic *nic, uint64_t until_ns)
     uint64_t now = ry_verbs_now(), age = idle_age(n, now), nap;
     struct pollfd p = {.fd = n->work_fd, .events = POLLIN};
     struct timespec t = {0};
-    bool busy = false, posting = false;
+    bool busy = false, lets = false;
 
     if (until_ns <= now)
         return;
     for (uint32_t i = 0; i < n->rails_len; i++) {
         busy |= __atomic_load_n(&n->rails[i].inflight, __ATOMIC_ACQUIRE) != 0;
-        posting |= __atomic_load_n(&n->rails[i].poster.works, __ATOMIC_RELAXED) != 0;
+        lets |= ry_verbs_poster_busy(&n->rails[i], now);
     }
-    if (busy && ((age < SPIN_NS && !n->cfg.crowded && !posting) || !ask_for_completions(n, now)))
+    if (busy && ((age < SPIN_NS && !n->cfg.crowded && !lets) || !ask_for_completions(n, now)))
         return;
     if (!busy && age < SPIN_NS) {
         sched_yield();
@@ -212,4 +212,6 @@ void ry_verbs_idle(struct ry_nic *nic, uint64_t until_ns)
     t.tv_nsec = (long)ry_min64(until_ns - now, nap);
     if (ppoll(&p, 1, &t, NULL) == 1)
         take_wakes(n);
+    /* a sleep that ended late is no time in which nobody waited */
+    __atomic_store_n(&n->idle_last_ns, ry_verbs_now(), __ATOMIC_RELAXED);
 }

@@ -211,19 +211,32 @@ bool ry_verbs_small(const struct ry_nic_qp *qp, uint32_t from, uint32_t to)
     return bytes <= RY_VERBS_SMALL_BYTES;
 }
 
-/* Post what is small and has nothing in front of it, without a change of threads. With something
- * under way a driver in software would use the occasion to go on with that, on this CPU. */
-static bool post_small(struct ry_nic_qp *qp, uint32_t from, uint32_t to)
+/* Post what is small and has nothing in front of it, without a change of threads. With long ones
+ * under way a driver in software would use the occasion to go on with those, on this CPU. */
+static bool post_small(struct ry_nic_qp *qp, uint32_t from, uint64_t now)
 {
     bool alone;
 
-    if (!ry_verbs_small(qp, from, to) || pthread_mutex_trylock(&qp->lock) != 0)
+    if (pthread_mutex_trylock(&qp->lock) != 0)
         return false;
-    alone = qp->posted == from && __atomic_load_n(&qp->retired, __ATOMIC_ACQUIRE) == from;
+    alone = qp->posted == from && (!ry_verbs_poster_busy(qp->rail, now) ||
+                                   __atomic_load_n(&qp->retired, __ATOMIC_ACQUIRE) == from);
     if (alone)
         ry_verbs_post(qp);
     pthread_mutex_unlock(&qp->lock);
     return alone;
+}
+
+static void post_or_give(struct ry_nic_qp *qp, uint32_t from, uint32_t to, uint64_t now)
+{
+    struct ry_verbs_poster *p = &qp->rail->poster;
+    bool small = ry_verbs_small(qp, from, to);
+
+    if (small && post_small(qp, from, now))
+        return;
+    if (!small)
+        __atomic_store_n(&p->long_ns, now, __ATOMIC_RELAXED);
+    ry_verbs_poster_give(qp);
 }
 
 void ry_verbs_kick(struct ry_nic_qp *qp, uint32_t prod_idx)
@@ -243,8 +256,8 @@ void ry_verbs_kick(struct ry_nic_qp *qp, uint32_t prod_idx)
         pthread_mutex_lock(&qp->lock);
         ry_verbs_post(qp);
         pthread_mutex_unlock(&qp->lock);
-    } else if (!post_small(qp, from, to)) {
-        ry_verbs_poster_give(qp);
+    } else {
+        post_or_give(qp, from, to, ry_verbs_now());
     }
     __atomic_store_n(&qp->rail->nic->busy_ns, ry_verbs_now(), __ATOMIC_RELAXED);
 }

@@ -9,7 +9,11 @@
 
 #include "nic/verbs/verbs_int.h"
 
-enum { RXE_VENDOR = 0xffffff, SIW_VENDOR = 0x626d74 };
+enum {
+    RXE_VENDOR = 0xffffff,
+    SIW_VENDOR = 0x626d74,
+    LONG_NS = 20000000, /* so long a driver in software may be at work for what it was given */
+};
 
 bool ry_verbs_in_software(const struct ibv_device_attr *dev)
 {
@@ -39,7 +43,6 @@ static void *poster_main(void *arg)
     pthread_mutex_lock(&p->lock);
     while (!p->stop) {
         p->at = take_first(p);
-        __atomic_store_n(&p->works, p->at != NULL, __ATOMIC_RELAXED);
         if (!p->at) {
             pthread_cond_wait(&p->changed, &p->lock);
             continue;
@@ -89,6 +92,11 @@ void ry_verbs_poster_stop(struct ry_verbs_rail *r)
     p->runs = false;
     pthread_cond_destroy(&p->changed);
     pthread_mutex_destroy(&p->lock);
+}
+
+bool ry_verbs_poster_busy(const struct ry_verbs_rail *r, uint64_t now_ns)
+{
+    return __atomic_load_n(&r->poster.long_ns, __ATOMIC_RELAXED) + LONG_NS > now_ns;
 }
 
 void ry_verbs_poster_give(struct ry_nic_qp *qp)

@@ -87,7 +87,7 @@ struct ry_verbs_poster {
     struct ry_nic_qp *at;           /* the one that it is posting to */
     uint32_t forgets;               /* threads that wait until it has left theirs */
     bool stop;
-    uint32_t works; /* atomic: it is posting */
+    uint64_t long_ns; /* atomic: when it was given something long */
 };
 
 struct ry_verbs_rail {
@@ -188,6 +188,8 @@ bool ry_verbs_in_software(const struct ibv_device_attr *dev);
 int ry_verbs_posters_start(struct ry_verbs_nic *n);
 int ry_verbs_poster_start(struct ry_verbs_rail *r);
 void ry_verbs_poster_stop(struct ry_verbs_rail *r);
+/* Has it been given something long of late, which the driver may still be at work for? */
+bool ry_verbs_poster_busy(const struct ry_verbs_rail *r, uint64_t now_ns);
 /* There is something to post. */
 void ry_verbs_poster_give(struct ry_nic_qp *qp);
 /* The queue pair goes: returns when the thread is not at it and will not come back to it. */
