@@ -64,6 +64,7 @@
     X(MASK_REOPENED, "16", "a masked PE may connect again")                                        \
     X(JOIN_AT_ZERO, "1, 16", "a replacement begins at the first generation")                       \
     X(MASK_ALONE, "16", "a survivor masks without the others")                                     \
+    X(COUNTS_FORGOTTEN, "16", "rows of a lost PE that only another had heard of get no room")      \
     X(FORWARD_FORGOTTEN, "16", "what a lost forwarder held is not sent again")                     \
     X(FENCE_BOTH_WAYS, "move", "a fence of one direction ends the other")
 

@@ -314,6 +314,8 @@ static int dispatch_send(struct ry_ep *ep, const ry_ep_input *in)
     memset(g->got, 0, (size_t)RY_EP_KINDS * ep->n * sizeof(*g->got));
     for (uint32_t i = 0; i < ep->words; i++)
         g->without[i] = ~ep->active[i];
+    for (uint32_t p = 0; p < ep->n; p++)
+        g->got[RY_EP_COUNTS * ep->n + p] = ep->peer[p].counts_gen == gen;
     g->placed = false;
     input_keep(ep, g, in);
     ep->traffic[0] = (ry_ep_traffic){0};

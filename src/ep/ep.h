@@ -33,8 +33,9 @@ struct ry_ep_span {
 struct ry_ep_peer {
     uint64_t answer_seen; /* greatest answer that came from it, packed */
     uint64_t answer_sent;
-    uint64_t answer_count;            /* messages that carried nothing else */
-    uint64_t sent[RY_CHANNELS_MAX];   /* bytes by channel: what keeps the rails level */
+    uint64_t answer_count;          /* messages that carried nothing else */
+    uint64_t counts_gen;            /* lost, and its counts for this dispatch are another's word */
+    uint64_t sent[RY_CHANNELS_MAX]; /* bytes by channel: what keeps the rails level */
     uint64_t newest[RY_CHANNELS_MAX]; /* sequence behind our newest message */
 };
 

@@ -223,6 +223,24 @@ static void take_counts(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t target)
     }
 }
 
+/* And for the dispatch that another survivor has begun and this PE has not. All have answered for
+ * the buffer, or that one had not begun; so it may be written. */
+static void take_next_counts(struct ry_ep *ep, uint32_t target)
+{
+    uint64_t next = ep->sent + 1;
+
+    for (uint32_t p = 0; p < ep->n && !RY_MUT(RY_MUT_COUNTS_FORGOTTEN); p++) {
+        struct ry_ep_vote *v = vote_of(ep, ep->round, p);
+
+        if (!votes(ep, p) || v->gen != next || !v->has[1])
+            continue;
+        memcpy(ry_ep_here(ep, ry_ep_counts_at(&ep->l, next, target)), counts_of(ep, v, 1),
+               ep->n * sizeof(uint32_t));
+        ep->peer[target].counts_gen = next;
+        break;
+    }
+}
+
 /* The rows of the oldest generation are still in their place until the combine of the newest, which
  * has its buffer, has begun; that waits until all are answered. Its tokens all had arrived, else
  * this PE could not have sent again. */
@@ -250,6 +268,8 @@ static int mask(struct ry_ep *ep, uint32_t target)
 
     if (!ry_ep_on(ep, target))
         return RY_OK;
+    if (ep->attr.mode == RY_EP_HT)
+        take_next_counts(ep, target);
     ep->active[target / 64] &= ~(1ull << (target % 64));
     for (; gen <= ep->sent && rc == RY_OK; gen++) {
         struct ry_ep_gen *g = ry_ep_gen_of(ep, gen);

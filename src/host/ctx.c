@@ -240,7 +240,8 @@ static void release(struct ry_ctx *ctx)
         ctx->mesh.nic->ops->close(ctx->mesh.nic);
     }
     ry_heap_fini(ctx);
-    ry_map_release(ctx->mesh.heap, ctx->mesh.heap_bytes);
+    if (!ctx->kept)
+        ry_map_release(ctx->mesh.heap, ctx->mesh.heap_bytes);
     if (ctx->heap_fd >= 0)
         close(ctx->heap_fd);
     free(ctx->amo.peer);
@@ -293,7 +294,7 @@ void ry_ctx_destroy(ry_ctx *ctx)
     if (ctx->threads) {
         /* one memory: a NIC still at work must have let go of a peer's before that is freed */
         ry_mesh_teardown_qps(&ctx->mesh);
-        ctx->boot->ops->barrier(ctx->boot, ry_clock_ns() + LEAVE_NS);
+        ctx->kept = ctx->boot->ops->barrier(ctx->boot, ry_clock_ns() + LEAVE_NS) != RY_OK;
     }
     release(ctx);
 }

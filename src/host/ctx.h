@@ -40,6 +40,7 @@ struct ry_ctx {
     int wake_fd, proxy_fd;
     uint32_t proxy_spin;
     bool threads; /* PEs are threads of this process */
+    bool kept;    /* the heap stays: a PE that has not left may be about to write it */
     /* ry_malloc calls so far, and for a replacement those of the others: up to them it gives what
      * they have, without asking them */
     uint64_t mallocs, mallocs_theirs;

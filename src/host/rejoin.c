@@ -27,9 +27,21 @@ static int await_fenced(struct ry_ctx *ctx, uint32_t pe, uint64_t deadline_ns)
     return RY_OK;
 }
 
+/* It may have been one barrier ahead of the survivors: they would take its word for its
+ * successor's. */
+static void forget_barrier(struct ry_ctx *ctx, uint32_t pe)
+{
+    uint32_t n = ctx->mesh.n_pes;
+
+    for (uint32_t r = 0; (1u << r) < n; r++)
+        if ((ctx->mesh.pe + n - (1u << r)) % n == pe)
+            memset(&ctx->barrier.sector[r], 0, sizeof(ctx->barrier.sector[r]));
+}
+
 /* Records and words that the predecessor wrote, and our account of it. */
 static void forget(struct ry_ctx *ctx, uint32_t pe)
 {
+    forget_barrier(ctx, pe);
     pthread_mutex_lock(&ctx->amo.lock);
     if (!RY_MUT(RY_MUT_RECORDS_KEPT)) {
         memset(&ctx->amo.inbox[pe], 0, sizeof(ctx->amo.inbox[pe]));

@@ -75,7 +75,7 @@ static void make(struct round *r, uint64_t seed)
     r->seed = seed;
     r->job = (ry_ref_job){.attr = attr_of(),
                           .n_pes = ry_sim->plan.pes,
-                          .n_nodes = ry_sim->plan.pes,
+                          .n_nodes = ry_sim_nodes(&ry_sim->plan),
                           .tokens = r->tokens,
                           .topk_idx = r->ids_of,
                           .topk_weight = r->weights_of,

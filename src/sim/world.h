@@ -197,6 +197,7 @@ uint64_t ry_sim_crash_step(struct ry_sim_world *w);
 void ry_sim_crash_app(struct ry_sim_pe *pe);
 
 /* boot.c */
+uint32_t ry_sim_nodes(const struct ry_sim_plan *p);
 void ry_sim_boot_init(struct ry_sim_world *w, uint32_t pe);
 /* When the next control message to a PE arrives. */
 uint64_t ry_sim_ctl_due(uint32_t pe);

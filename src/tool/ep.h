@@ -5,6 +5,7 @@
 
 #include <railyard/ep.h>
 #include <railyard/reference.h>
+#include <railyard/signal.h>
 
 #include "gpu_setup.h"
 #include "start.h"
@@ -71,7 +72,8 @@ struct ep_pe {
     const struct ep_job *job;
     uint32_t me, n;
     uint64_t minimum_bytes; /* of this iteration */
-    uint64_t *stop;         /* in the heap: the iteration before which the run ends; 0: unknown */
+    ry_signal *stop;        /* [n] in the heap: who led says before which iteration the run ends */
+    uint64_t stop_at;       /* the last of them that is known here; 0: none is */
     bool apart;             /* a PE was lost: dispatch and combine alone keep the others together */
     uint64_t active[EP_MASK_WORDS]; /* PEs in the newest result */
     ry_ref_tally tally;

@@ -31,14 +31,15 @@ static int meet(struct ep_pe *p)
 static int announce_end(struct ep_pe *p, uint64_t i)
 {
     double limit_s = (double)p->job->duration_ns * 1e-9;
-    if (p->job->duration_ns == 0 || *p->stop || ry_tool_now_s() - p->start_s < limit_s || !leads(p))
+    if (p->job->duration_ns == 0 || p->stop_at || ry_tool_now_s() - p->start_s < limit_s ||
+        !leads(p))
         return RY_OK;
-    *p->stop = i + 2;
+    p->stop_at = i + 2;
     __atomic_store_n(&p->report->stop, i + 2, __ATOMIC_RELEASE);
     for (uint32_t pe = 0; pe < p->n; pe++) {
         int rc = pe == p->me || !ep_is_active(p, pe)
                      ? RY_OK
-                     : ry_put(p->ctx, p->stop, p->stop, sizeof *p->stop, pe);
+                     : ry_put_signal_nbi(p->ctx, NULL, NULL, 0, &p->stop[p->me], i + 2, pe);
         if (rc != RY_OK && rc != RY_ERR_PEER_LOST)
             return rc;
     }
@@ -136,10 +137,14 @@ static void account(struct ep_pe *p)
     __atomic_store_n(&r->at, r->at + 1, __ATOMIC_RELAXED);
 }
 
-static bool ended(const struct ep_pe *p, uint64_t i)
+static bool ended(struct ep_pe *p, uint64_t i)
 {
-    uint64_t stop = __atomic_load_n(p->stop, __ATOMIC_ACQUIRE);
-    return p->job->duration_ns ? stop && i >= stop : i >= p->job->warmup + p->job->iters;
+    for (uint32_t pe = 0; p->job->duration_ns && pe < p->n; pe++) {
+        uint64_t stop = ry_signal_read(p->ctx, &p->stop[pe]);
+        p->stop_at = stop > p->stop_at ? stop : p->stop_at;
+    }
+    return p->job->duration_ns ? p->stop_at && i >= p->stop_at
+                               : i >= p->job->warmup + p->job->iters;
 }
 
 /* The warm-up is over: what was found wrong in it stays, how much was checked does not. */
@@ -168,7 +173,7 @@ static uint64_t catch_up(struct ep_pe *p, const struct ry_run *run)
     p->apart = true;
     for (uint32_t i = 0; i < run->n_pes && run->reports; i++) {
         uint64_t stop = __atomic_load_n(&run->reports[i].stop, __ATOMIC_ACQUIRE);
-        *p->stop = stop > *p->stop ? stop : *p->stop;
+        p->stop_at = stop > p->stop_at ? stop : p->stop_at;
     }
     return ry_ep_iterations(p->ep);
 }
@@ -225,7 +230,7 @@ void ep_body(ry_ctx *ctx, const struct ry_run *run, struct ry_report *report)
         p->active[i / 64] |= 1ull << (i % 64);
     int rc = ep_data_open(&p->data, job, p->me, p->n, ry_n_nodes(ctx));
     if (rc == RY_OK)
-        rc = ry_malloc(ctx, sizeof *p->stop, &stop);
+        rc = ry_malloc(ctx, p->n * sizeof *p->stop, &stop);
     p->stop = stop;
     if (rc == RY_OK)
         rc = exchange_open(p, &gpu);

@@ -3,19 +3,25 @@
  * that begin above what the survivors have seen. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 #include <time.h>
 
 #include <cmocka.h>
 
+#include "host/agent.h"
+#include "host/barrier.h"
 #include "host/boot_hub.h"
+#include "host/ctx.h"
 #include "host/threads.h"
 
 enum { PES = 3, VICTIM = 2 };
 
 static ry_hub *hub;
 static const char *handler;
+static bool ahead;    /* the victim began a barrier that no survivor did; else PE 0 began one */
+static uint32_t came; /* atomic: the replacement is at its first barrier */
 static ry_ctx *left_behind; /* the lost PE's context, taken away after it is declared dead */
 
 static void nap_ms(long ms)
@@ -78,8 +84,8 @@ static void all_rounds(ry_ctx *ctx, struct objects *o, uint64_t from)
 
 static ry_ctx *enter(uint32_t pe)
 {
-    const char *settings[] = {"RAILS=2", "P2P=off", "HEAP_SIZE=8M", "QP_DEPTH=64", "TIMEOUT=4s",
-                              handler};
+    const char *settings[] = {"RAILS=2",     "P2P=off",    "HEAP_SIZE=8M",
+                              "QP_DEPTH=64", "TIMEOUT=4s", handler};
     ry_ctx_attr attr = {.hub = hub, .hub_pe = pe, .settings = settings, .n_settings = 6};
     ry_ctx *ctx = NULL;
 
@@ -101,8 +107,10 @@ static void *survivor(void *arg)
     }
     RY_CHECK(ry_joining(ctx) == VICTIM);
     /* one began a barrier that the other, who knew of the loss in time, did not */
-    RY_CHECK(ry_pe(ctx) != 0 || ry_barrier(ctx) == RY_ERR_PEER_LOST);
+    RY_CHECK(ahead || ry_pe(ctx) != 0 || ry_barrier(ctx) == RY_ERR_PEER_LOST);
     RY_CHECK(ry_rejoin(ctx) == RY_OK);
+    RY_CHECK(ry_barrier(ctx) == RY_OK);
+    RY_CHECK(__atomic_load_n(&came, __ATOMIC_ACQUIRE) == 1);
     all_rounds(ctx, &o, 100);
     make_another(ctx);
     RY_CHECK(ry_pe(ctx) != 0 || *o.count >= 20u * PES * 2);
@@ -117,6 +125,7 @@ static void *victim(void *arg)
 
     make(ctx, &o);
     all_rounds(ctx, &o, 1);
+    RY_CHECK(!ahead || ry_barrier_within(ctx, 1000000) == RY_ERR_TIMEOUT);
     left_behind = ctx;
     return NULL;
 }
@@ -128,24 +137,30 @@ static void *replacement(void *arg)
 
     RY_CHECK(ry_incarnation(ctx) == 1);
     make(ctx, &o);
+    nap_ms(50);
+    __atomic_store_n(&came, 1, __ATOMIC_RELEASE);
+    RY_CHECK(ry_barrier(ctx) == RY_OK);
     all_rounds(ctx, &o, 100);
     make_another(ctx);
     ry_ctx_destroy(ctx);
     return NULL;
 }
 
-/* With a proxy too, which finds new producer slots and must not take them for old ones. */
-static void a_replacement_takes_part(void **state)
+static void replace(const char *how, bool victim_ahead)
 {
     pthread_t thread[PES + 1];
 
-    handler = *state;
+    handler = how;
+    ahead = victim_ahead;
+    came = 0;
     assert_int_equal(ry_hub_create(PES, PES, &hub), RY_OK);
     for (uintptr_t i = 0; i < PES; i++)
         pthread_create(&thread[i], NULL, i == VICTIM ? victim : survivor, (void *)i);
     pthread_join(thread[VICTIM], NULL);
     ry_hub_kill(hub, VICTIM);
     nap_ms(50);
+    for (uint32_t i = 0; i < VICTIM; i++) /* the dead waits for nobody */
+        ry_agent_peer_lost(&left_behind->mesh, i);
     ry_ctx_destroy(left_behind);
     assert_int_equal(ry_hub_revive(hub, VICTIM), RY_OK);
     pthread_create(&thread[PES], NULL, replacement, (void *)(uintptr_t)VICTIM);
@@ -155,11 +170,17 @@ static void a_replacement_takes_part(void **state)
     ry_hub_destroy(hub);
 }
 
+/* With a proxy too, which finds new producer slots and must not take them for old ones. */
+static void a_replacement_takes_part(void **state) { replace(*state, false); }
+
+static void a_barrier_waits_for_the_replacement(void **state) { replace(*state, true); }
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(a_replacement_takes_part, "HANDLER=gpu"),
         cmocka_unit_test_prestate(a_replacement_takes_part, "HANDLER=cpu"),
+        cmocka_unit_test_prestate(a_barrier_waits_for_the_replacement, "HANDLER=gpu"),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

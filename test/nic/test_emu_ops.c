@@ -219,6 +219,38 @@ static void test_peer_sent(void **state)
     yard_close(&y);
 }
 
+/* PEs that are threads have one mapping of each other's memory. One that closes its NIC and goes
+ * leaves the others an error, not a hole. */
+static void test_one_leaves_before(void **state)
+{
+    struct timespec nap = {.tv_nsec = 200000};
+    const struct ry_nic_ops *ops;
+    struct yard_path p;
+    struct yard y;
+    uint32_t naps = 0;
+
+    (void)state;
+    open_mode(&y, true);
+    yard_path_open(&y, &p, 0, 1, 0, 0);
+    yard_wqe(&p, RY_OP_WRITE, 0, 0, 64, true);
+    yard_ring(&p);
+    assert_int_equal(yard_await(&p, 0, 1000000), RY_CQE_REQ);
+    ops = y.pe[0].nic->ops;
+    ops->qp_destroy(p.far);
+    ops->close(y.pe[1].nic);
+    yard_wqe(&p, RY_OP_WRITE, 0, 0, 64, true);
+    yard_ring(&p);
+    while (yard_cqe(&p).opcode == RY_CQE_REQ && naps++ < 10000)
+        nanosleep(&nap, NULL);
+    assert_int_equal(yard_cqe(&p).opcode, RY_CQE_REQ_ERR);
+    ops->qp_destroy(p.qp);
+    ops->close(y.pe[0].nic);
+    for (int i = 0; i < 2; i++)
+        free(y.pe[i].heap);
+    free(p.ring);
+    free(p.cqe);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +261,7 @@ int main(void)
         cmocka_unit_test(test_unsignalled_says_nothing),
         cmocka_unit_test(test_counters),
         cmocka_unit_test(test_peer_sent),
+        cmocka_unit_test(test_one_leaves_before),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -145,7 +145,7 @@ struct ry_emu {
     struct ry_emu_seg_mr *mrs;
     struct ry_emu_seg_qp *sqps;
     int fd;
-    uint64_t id; /* tells this object from another, also from an earlier one at its address */
+    uint64_t id;     /* tells this object from another, also from an earlier one at its address */
     uint32_t faults; /* how many are on */
     struct ry_emu_rail rail[RY_RAILS_MAX];
     struct ry_emu_peer *peers;
@@ -292,6 +292,8 @@ void ry_emu_futex_wake(uint32_t *word);
 int ry_emu_export_seg(struct ry_nic *nic, struct ry_nic_export *out);
 int ry_emu_peer_attach(struct ry_nic *nic, const struct ry_nic_peer *peer);
 void ry_emu_peer_detach(struct ry_nic *nic, uint32_t pe);
+/* A mapping that is not needed here any more. */
+void ry_emu_seg_drop(struct ry_emu *e, struct ry_emu_seg *seg);
 bool ry_emu_peer_alive(struct ry_emu *e, struct ry_emu_peer *p);
 
 /* count.c, tree.c */

@@ -55,6 +55,12 @@ static int seg_map(struct ry_emu *e, uint64_t len)
     return 0;
 }
 
+void ry_emu_seg_drop(struct ry_emu *e, struct ry_emu_seg *seg)
+{
+    if (!e->cfg.threads || RY_ADD(&seg->users, UINT32_MAX) == 1)
+        munmap(seg, seg->len_bytes);
+}
+
 static int seg_make(struct ry_emu *e)
 {
     uint32_t slots = qp_slots(e->cfg.n_pes);
@@ -72,6 +78,7 @@ static int seg_make(struct ry_emu *e)
     if (rc != 0)
         return rc;
     e->seg->version = RY_EMU_SEG_VERSION;
+    e->seg->users = 1;
     e->seg->pe = e->cfg.pe;
     e->seg->pid = (uint32_t)getpid();
     e->seg->rails = e->cfg.rails;
@@ -148,7 +155,7 @@ static void emu_close(struct ry_nic *nic)
     if (e->seg != NULL && e->cfg.virtual_time)
         free(e->seg);
     else if (e->seg != NULL)
-        munmap(e->seg, e->seg->len_bytes);
+        ry_emu_seg_drop(e, e->seg);
     if (e->fd >= 0)
         close(e->fd);
     free(e->ghosts);

@@ -23,9 +23,9 @@ static bool seg_good(const struct ry_emu *e, const struct ry_nic_peer *peer)
     const struct ry_emu_seg *s = peer->seg;
     uint64_t qps;
 
-    if (s == NULL || peer->seg_len_bytes < sizeof(*s) ||
-        RY_LD_ACQ(&s->magic) != RY_EMU_MAGIC || s->version != RY_EMU_SEG_VERSION ||
-        s->len_bytes > peer->seg_len_bytes || s->rails == 0 || s->rails > RY_RAILS_MAX)
+    if (s == NULL || peer->seg_len_bytes < sizeof(*s) || RY_LD_ACQ(&s->magic) != RY_EMU_MAGIC ||
+        s->version != RY_EMU_SEG_VERSION || s->len_bytes > peer->seg_len_bytes || s->rails == 0 ||
+        s->rails > RY_RAILS_MAX)
         return false;
     qps = (uint64_t)s->qp_mask + 1;
     if ((qps & (qps - 1)) != 0 || qps > (1u << 16) || (s->land_off != 0 && !e->cfg.virtual_time))
@@ -33,8 +33,7 @@ static bool seg_good(const struct ry_emu *e, const struct ry_nic_peer *peer)
     return s->mr_off <= s->len_bytes && s->qp_off <= s->len_bytes &&
            s->mr_off + RY_EMU_MRS * sizeof(struct ry_emu_seg_mr) <= s->len_bytes &&
            s->qp_off + qps * sizeof(struct ry_emu_seg_qp) <= s->len_bytes &&
-           (s->land_off == 0 ||
-            s->land_off + RY_EMU_LAND_AREA <= s->len_bytes);
+           (s->land_off == 0 || s->land_off + RY_EMU_LAND_AREA <= s->len_bytes);
 }
 
 int ry_emu_peer_attach(struct ry_nic *nic, const struct ry_nic_peer *peer)
@@ -62,6 +61,8 @@ int ry_emu_peer_attach(struct ry_nic *nic, const struct ry_nic_peer *peer)
     if (!e->cfg.virtual_time && p->pid != getpid())
         p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
     p->seg = s;
+    if (e->cfg.threads && !e->cfg.virtual_time)
+        RY_ADD(&s->users, 1u); /* one mapping for all: its owner may leave before us */
     RY_ST_SEQ(&p->attached, 1u);
     return 0;
 }
@@ -89,6 +90,8 @@ void ry_emu_peer_detach(struct ry_nic *nic, uint32_t pe)
     }
     pthread_mutex_unlock(&e->list);
     ry_emu_engine_unlock(e);
+    if (e->cfg.threads && !e->cfg.virtual_time)
+        ry_emu_seg_drop(e, p->seg);
     p->seg = NULL;
     if (p->pidfd >= 0)
         close(p->pidfd);

@@ -46,11 +46,11 @@ enum ry_emu_state {
 struct ry_emu_seg_port {
     uint32_t up;
     uint32_t gid_gen;
-    uint32_t stalled;  /* packets to it are neither taken nor refused */
-    uint32_t slow;     /* not the fast path: a rate, a cap, down, stalled or dead */
-    uint64_t rate_bps; /* effective; 0 = unlimited */
+    uint32_t stalled;                  /* packets to it are neither taken nor refused */
+    uint32_t slow;                     /* not the fast path: a rate, a cap, down, stalled or dead */
+    uint64_t rate_bps;                 /* effective; 0 = unlimited */
     uint64_t tx_clock_ns, rx_clock_ns; /* reserved until */
-    uint32_t nic; /* which nic[] it belongs to */
+    uint32_t nic;                      /* which nic[] it belongs to */
     uint32_t rsvd;
     uint64_t rsvd2[2];
 };
@@ -107,7 +107,7 @@ struct ry_emu_seg {
     uint32_t pe, pid;
     uint32_t rails, qp_mask;
     uint32_t closed;
-    uint32_t rsvd0;
+    uint32_t users; /* PEs that are threads: its own NIC and those attached; the last frees it */
     uint64_t len_bytes;
     uint64_t mr_off, qp_off, land_off; /* land_off 0: nothing is held back */
     uint32_t fatal_count;
