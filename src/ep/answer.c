@@ -131,6 +131,17 @@ int ry_ep_answer_flush(struct ry_ep *ep)
     return RY_OK;
 }
 
+int ry_ep_answered_for(struct ry_ep *ep, uint64_t gen)
+{
+    int rc;
+
+    advance(ep);
+    rc = ry_ep_answer_flush(ep);
+    if (rc || ep->attr.mode == RY_EP_LL || gen <= ep->l.generations)
+        return rc ? rc : 1;
+    return ep->forward_done >= gen - ep->l.generations;
+}
+
 struct buffer_wait {
     uint64_t gen;
     uint32_t kind_first, kind_last;

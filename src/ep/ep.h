@@ -233,6 +233,8 @@ int ry_ep_reuse_wait(struct ry_ep *ep, uint64_t gen, uint32_t kind_first, uint32
 int ry_ep_buffer_wait(struct ry_ep *ep, uint64_t gen, uint32_t kind_first, uint32_t kind_last);
 /* Send answers that no message carries. */
 int ry_ep_answer_flush(struct ry_ep *ep);
+/* Give every answer that is owed; 1: and whoever waits for it may begin dispatch `gen`. */
+int ry_ep_answered_for(struct ry_ep *ep, uint64_t gen);
 /* Wait until nobody owes anything. */
 int ry_ep_quiesce(struct ry_ep *ep);
 

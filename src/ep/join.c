@@ -130,9 +130,15 @@ static void let_in(struct ry_ep *ep, uint32_t p)
         ep->by_nic[p / 64] |= bit;
 }
 
+/* Also, whoever is not here yet may wait for a buffer that this PE has to answer for: it looks
+ * after nothing while it meets the others. */
 static int notice_step(struct ry_ep *ep, void *arg)
 {
+    int rc = RY_MUT(RY_MUT_JOIN_OWING) ? 1 : ry_ep_answered_for(ep, ep->sent + 1);
+
     (void)arg;
+    if (rc != 1)
+        return rc;
     for (uint32_t p = 0; p < ep->n; p++)
         if (ry_ep_has(ep->join_set, p) && !ry_ctx_came(ep->ctx, p))
             return 0;

@@ -7,7 +7,7 @@
 #include "host/agent.h"
 #include "host/error.h"
 
-enum { START_SLOTS = 2, LINE = 64 };
+enum { START_SLOTS = 2, LINE = 64, COME_AGAIN_NS = 500000 };
 
 /* Memory of one slot: ring, then one line each for the CQE and the words. */
 size_t ry_slot_memory_bytes(uint32_t depth) { return (size_t)depth * 64 + 4 * LINE; }
@@ -185,7 +185,7 @@ static int connect_qp(struct ry_mesh *m, struct ry_nic_qp *qp, const struct ry_q
     int rc = m->nic->ops->qp_connect(qp, to);
 
     while (rc == RY_ERR_AGAIN) {
-        ry_relax(&m->env);
+        m->nic->ops->idle(m->nic, ry_now(&m->env) + COME_AGAIN_NS);
         rc = m->nic->ops->qp_connect(qp, to);
     }
     return rc;

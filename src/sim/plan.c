@@ -5,6 +5,7 @@
 #include "sim/world.h"
 
 enum { US = 1000, BUSY_NS = 700 * US }; /* a run's traffic lasts about this long without faults */
+enum { CUT_NS = 240 * US };             /* a fence that takes longer ends in cutting its rail off */
 
 static uint64_t below(uint64_t *r, uint64_t n) { return ry_sim_below(r, n); }
 
@@ -118,6 +119,14 @@ void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm)
     if (p->crash && !p->back && below(&r, 2)) /* it was only stopped, and knows of nothing */
         p->lives = 1 + (uint32_t)below(&r, BUSY_NS / 2);
     make_chaos(p, &r);
+    /* rails are cut, since fences take too long: a request at fault meets those that are not, and
+     * agents that sleep hear of it late */
+    if (p->chaos.visible_delay_ns_max > CUT_NS && !p->crash && below(&r, 2))
+        p->bad_op = 1 + (uint32_t)below(&r, 40);
+    if (p->chaos.visible_delay_ns_max > CUT_NS && below(&r, 2)) {
+        p->slow_agents = true;
+        p->slow_p = 2000 + (uint32_t)below(&r, 10000);
+    }
     p->n_faults = (uint32_t)below(&r, swarm ? RY_SIM_FAULTS : 6);
     for (uint32_t i = 0; i < p->n_faults; i++) {
         make_fault(p, &p->fault[i], &r);

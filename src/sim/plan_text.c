@@ -183,9 +183,9 @@ static bool sane(const struct ry_sim_plan *p)
     return p->pes >= 2 && p->pes <= RY_SIM_PES && p->rails >= 1 && p->rails <= 2 &&
            (unsigned)p->handler <= 2 && p->depth >= 16 && p->depth <= 1024 &&
            !(p->depth & (p->depth - 1)) && p->ops <= 100000 &&
-           (!p->crash || (p->pes > 2 && p->crash_pe < p->pes && p->ep)) &&
-           !(p->lives && p->back) && p->bits <= 16 &&
-           1u << p->bits >= 2 * p->depth && (p->slots == 2 || p->slots == 4 || p->slots == 8);
+           (!p->crash || (p->pes > 2 && p->crash_pe < p->pes && p->ep)) && !(p->lives && p->back) &&
+           p->bits <= 16 && 1u << p->bits >= 2 * p->depth &&
+           (p->slots == 2 || p->slots == 4 || p->slots == 8);
 }
 
 bool ry_sim_plan_parse(struct ry_sim_plan *p, const char *text)

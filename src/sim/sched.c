@@ -82,7 +82,7 @@ void ry_sim_slow(void)
     struct ry_sim_world *w = ry_sim;
     struct ry_sim_task *t = w ? w->running : NULL;
 
-    if (!t || !w->plan.slow_p ||
+    if (!t || !w->plan.slow_p || !w->skip_max ||
         (w->plan.slow_agents && (t - w->task) % RY_SIM_TASKS_A_PE != RY_SIM_AGENT) ||
         !ry_sim_chance(&w->sched_rng, w->plan.slow_p))
         return;

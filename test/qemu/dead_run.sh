@@ -1,7 +1,7 @@
 #!/bin/sh
 # dead_run.sh: runs in the guest. Every link of node a goes down while PEs talk, and stays down:
-# both nodes must end with an error, in bounded time, and leave no process. So must they when a PE is
-# killed. Then a link with loss and one with jitter: results right, and no channel moves.
+# both nodes must end with an error, in bounded time, and leave no process. So must they all when a
+# PE is killed. Then a link with loss and one with jitter: results right, and no channel moves.
 export RAILYARD_HEAP_SIZE=160M RAILYARD_TIMEOUT=4s
 
 perf() { railyard run -n 2 --nodes 2 on_node.sh railyard perf "$@" --nic verbs; }

@@ -1,8 +1,9 @@
 #!/bin/sh
-# speed_run.sh PAIRS: runs in the guest. railyard perf beside perftest, in turns, on one port: put
-# of 64 KiB and 1 MiB against ib_write_bw (one QP, 16 under way), ping-pong of 8 bytes against
-# ib_write_lat; and put on two ports against two ib_write_bw at once. Prints every pair and the
-# median of the ratios. An emulated CPU: the ratio says something, the figures nothing.
+# speed_run.sh PAIRS [NAME...]: runs in the guest. railyard perf beside perftest, in turns, on one
+# port: put of 64 KiB and 1 MiB against ib_write_bw (one QP, 16 under way), ping-pong of 8 bytes
+# against ib_write_lat; and put on two ports against two ib_write_bw at once; or those that are
+# named. Prints every pair and the median of the ratios. An emulated CPU: the ratio says something,
+# the figures nothing.
 #
 # Soft-RoCE works on the CPU of the thread that posts. On one port the programs of a node run on one
 # CPU, as if that were all that it has (railyard perf sees to that by itself). On two ports each of
@@ -10,6 +11,8 @@
 # run without a pause.
 # shellcheck disable=SC2317 # functions are called by name
 pairs=${1:-7}
+[ $# = 0 ] || shift
+only=" $* "
 export RAILYARD_HEAP_SIZE=160M
 
 cpus='1 2' # masks of node a, of node b
@@ -60,6 +63,7 @@ theirs_lat() {
 }
 
 compare() { # NAME, command of ours, command of theirs
+    case $only in "  " | *" $1 "*) ;; *) return ;; esac
     i=0
     : > /tmp/ratios
     while [ $i -lt "$pairs" ]; do
