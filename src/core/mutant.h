@@ -63,8 +63,10 @@
     X(MASK_UNFENCED, "16", "a mask does not close the ends towards the PE")                        \
     X(MASK_REOPENED, "16", "a masked PE may connect again")                                        \
     X(JOIN_AT_ZERO, "1, 16", "a replacement begins at the first generation")                       \
+    X(JOIN_OWING, "16", "a survivor meets a replacement while others wait for its answer")         \
     X(MASK_ALONE, "16", "a survivor masks without the others")                                     \
     X(COUNTS_FORGOTTEN, "16", "rows of a lost PE that only another had heard of get no room")      \
+    X(VOID_ROWS_COUNT, "16", "rows that a lost PE placed by counts that nobody has are taken")     \
     X(FORWARD_FORGOTTEN, "16", "what a lost forwarder held is not sent again")                     \
     X(FENCE_BOTH_WAYS, "move", "a fence of one direction ends the other")
 

@@ -172,9 +172,7 @@ int ry_ep_buffer_wait(struct ry_ep *ep, uint64_t gen, uint32_t kind_first, uint3
     return RY_OK;
 }
 
-/* Done with all that was sent, and nobody waits for an answer that this PE still owes: what it owes
- * as a forwarder depends on answers to come. */
-static int quiet_step(struct ry_ep *ep, void *arg)
+int ry_ep_quiet_step(struct ry_ep *ep, void *arg)
 {
     uint64_t gen = ep->sent + 1 > ep->l.generations ? ep->sent + 1 - ep->l.generations : 1;
     int rc = ry_ep_answer_flush(ep);
@@ -196,5 +194,5 @@ int ry_ep_quiesce(struct ry_ep *ep)
 {
     /* what was not combined never will be */
     ep->received = ep->returned = ep->combined = ep->sent;
-    return ry_ep_await(ep, quiet_step, NULL);
+    return ry_ep_await(ep, ry_ep_quiet_step, NULL);
 }

@@ -233,6 +233,9 @@ int ry_ep_reuse_wait(struct ry_ep *ep, uint64_t gen, uint32_t kind_first, uint32
 int ry_ep_buffer_wait(struct ry_ep *ep, uint64_t gen, uint32_t kind_first, uint32_t kind_last);
 /* Send answers that no message carries. */
 int ry_ep_answer_flush(struct ry_ep *ep);
+/* A step of ry_ep_await, where all that was sent is combined: done with it, and nobody waits for an
+ * answer that this PE still owes. What it owes as a forwarder depends on answers to come. */
+int ry_ep_quiet_step(struct ry_ep *ep, void *arg);
 /* Wait until nobody owes anything. */
 int ry_ep_quiesce(struct ry_ep *ep);
 

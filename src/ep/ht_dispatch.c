@@ -308,11 +308,21 @@ int ry_ep_ht_dispatch_send(struct ry_ep *ep, struct ry_ep_gen *g, const ry_ep_in
 
 /* --- receive --- */
 
+/* A lost PE put rows into places that follow from its own counts. Where those are agreed to be
+ * unknown, no place is its: what it brought is void, and the sources send again. */
+static bool brought(struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t p)
+{
+    bool counted = ry_ep_on(ep, p) || g->got[RY_EP_COUNTS * ep->n + p];
+
+    return ry_ep_got(ep, RY_EP_FORWARD, g->gen, p) &&
+           (counted || RY_MUT(RY_MUT_VOID_ROWS_COUNT));
+}
+
 /* Whose rows are not here yet, of those that p of this node forwards, or forwarded: RY_EP_NO_PE:
  * all are. */
 static uint32_t missing(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t p)
 {
-    if (!ry_ep_ht_forwards(ep, p) || p == ep->pe || ry_ep_got(ep, RY_EP_FORWARD, g->gen, p))
+    if (!ry_ep_ht_forwards(ep, p) || p == ep->pe || brought(ep, g, p))
         return RY_EP_NO_PE;
     if (ry_ep_on(ep, p))
         return p;

@@ -130,13 +130,14 @@ static void let_in(struct ry_ep *ep, uint32_t p)
         ep->by_nic[p / 64] |= bit;
 }
 
-static int notice_step(struct ry_ep *ep, void *arg)
+/* Who is let in has come, and nobody waits for an answer of this PE: it gives none while it meets
+ * them. Or the join is off, since one more is lost. */
+static int ready_step(struct ry_ep *ep, void *arg)
 {
-    (void)arg;
-    for (uint32_t p = 0; p < ep->n; p++)
+    for (uint32_t p = 0; p < ep->n && ep->join_at; p++)
         if (ry_ep_has(ep->join_set, p) && !ry_ctx_came(ep->ctx, p))
             return 0;
-    return 1;
+    return ep->join_at && !RY_MUT(RY_MUT_JOIN_OWING) ? ry_ep_quiet_step(ep, arg) : 1;
 }
 
 /* The paths of the new peers fit into what was made for their predecessors. */
@@ -153,12 +154,9 @@ static int check_channels(const struct ry_ep *ep)
 
 static int join(struct ry_ep *ep)
 {
-    int rc;
+    int rc = ry_ep_await(ep, ready_step, NULL);
 
-    ep->settling = true; /* no votes: all survivors are on their way here */
-    rc = ry_ep_await(ep, notice_step, NULL);
-    ep->settling = false;
-    if (rc)
+    if (rc || !ep->join_at)
         return rc;
     ep->join_at = 0;
     rc = ry_ctx_rejoin(ep->ctx, ep->join_set);

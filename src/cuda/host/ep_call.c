@@ -120,9 +120,18 @@ int ry_gpu_launched(const ry_gpu_ep *ep, int cuda_error, const char *what)
     return RY_OK;
 }
 
+/* ll: as many tokens to every block. Of fp8, whose rows are soon sent, two where there are many: the
+ * loads of the second are under way with the stores of the first, and flags are half as many. */
 uint32_t ry_gpu_ep_dispatch_blocks(const ry_gpu_ep *ep)
 {
-    return ep->attr.ep.mode == RY_EP_LL ? ry_min32(ep->blocks, ep->attr.ep.tokens_max) : ep->blocks;
+    const ry_ep_attr *e = &ep->attr.ep;
+    uint32_t each = (e->tokens_max + ep->blocks - 1) / ep->blocks;
+
+    if (e->mode != RY_EP_LL)
+        return ep->blocks;
+    if (each == 1 && e->dtype == RY_FP8 && e->tokens_max >= 128)
+        each = 2;
+    return (e->tokens_max + each - 1) / each;
 }
 
 /* The kernel of a stage. */
