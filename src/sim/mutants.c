@@ -31,14 +31,19 @@ static const struct {
     int id;
     uint64_t seed;
 } known[] = {
-    {RY_MUT_ONE_WORD, 136},         {RY_MUT_NO_PROOF_READ, 136},
-    {RY_MUT_REUSE_UNFENCED, 155},   {RY_MUT_RELEASE_ON_ANSWER, 1558},
-    {RY_MUT_BACK_EARLY, 1545},      {RY_MUT_LAST_UNSIGNALLED, 438},
-    {RY_MUT_FENCE_NO_FLUSH, 136},   {RY_MUT_ANY_INCARNATION, 265},
-    {RY_MUT_OLD_PROBE, 622},        {RY_MUT_JOIN_UNTOLD, 71},
-    {RY_MUT_HALF_MADE, 93},         {RY_MUT_RING_UNCHECKED, 565},
-    {RY_MUT_DOORBELL_STORE, 565},   {RY_MUT_ROOM_BY_COMPLETION, 166},
-    {RY_MUT_MOVE_WITHOUT_WAIT, 77}, {RY_MUT_MASK_ALONE, 3820},
+    {RY_MUT_FORWARD_FORGOTTEN, 635}, {RY_MUT_ONE_WORD, 136},
+    {RY_MUT_BASE_AFTER_CQE, 856},    {RY_MUT_NO_PROOF_READ, 136},
+    {RY_MUT_REUSE_UNFENCED, 467},    {RY_MUT_RELEASE_ON_ANSWER, 426},
+    {RY_MUT_QUIET_NO_SLOTS, 204},    {RY_MUT_BACK_EARLY, 2830},
+    {RY_MUT_LAST_UNSIGNALLED, 1121}, {RY_MUT_FENCE_NO_FLUSH, 136},
+    {RY_MUT_CUT_LOUD, 7324},         {RY_MUT_RECORDS_KEPT, 71},
+    {RY_MUT_ANY_INCARNATION, 1653},  {RY_MUT_OLD_PROBE, 7916},
+    {RY_MUT_CUT_UNTOLD, 113},        {RY_MUT_JOIN_UNTOLD, 71},
+    {RY_MUT_HALF_MADE, 71},          {RY_MUT_RING_UNCHECKED, 334},
+    {RY_MUT_DOORBELL_STORE, 334},    {RY_MUT_ROOM_BY_COMPLETION, 1536},
+    {RY_MUT_MOVE_WITHOUT_WAIT, 149}, {RY_MUT_MASK_UNFENCED, 768},
+    {RY_MUT_MASK_REOPENED, 472},     {RY_MUT_JOIN_OWING, 758},
+    {RY_MUT_MASK_ALONE, 1936},       {RY_MUT_COUNTS_FORGOTTEN, 1523},
 };
 
 struct verdict {
@@ -146,8 +151,6 @@ static const char *by_schedule(int id)
         return "Mooncake 3596";
     case RY_MUT_NO_PATIENCE: /* links have no rate */
         return "schedule 40";
-    case RY_MUT_FORWARD_FORGOTTEN:
-        return "schedule 43";
     case RY_MUT_FENCE_BOTH_WAYS: /* one more failure among many */
         return "schedule 24";
     case RY_MUT_NO_GIVE_UP: /* no outage is that long */
