@@ -75,7 +75,8 @@ bool ry_ep_reusable(struct ry_ep *ep, uint32_t kind, uint64_t gen, uint32_t p)
 
         if (!s->used)
             continue;
-        ry_channel_answered(ch, s->end);
+        if (!s->again)
+            ry_channel_answered(ch, s->end);
         if (!ry_channel_reusable(ch, s->from, s->end))
             return false;
     }

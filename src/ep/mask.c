@@ -159,7 +159,7 @@ static int vote_send(struct ry_ep *ep, uint32_t p)
         rc = ry_mesh_post_proof(ep->m, p, 0, &proof);
     if (rc)
         return ry_ep_refused(ep, p, rc);
-    *s = (struct ry_ep_span){ry_seq_add(end, RY_SEQ_MASK - 1), end, 0, true};
+    *s = (struct ry_ep_span){.from = ry_seq_add(end, RY_SEQ_MASK - 1), .end = end, .used = true};
     return RY_OK;
 }
 
@@ -280,7 +280,9 @@ static int mask(struct ry_ep *ep, uint32_t target)
             take_counts(ep, g, target); /* into its buffer */
         if (near && gen > ep->combined && !ry_ep_got(ep, RY_EP_COMBINE, gen, target))
             ry_ep_add(g->without, target);
+        ep->again = !RY_MUT(RY_MUT_OLD_ANSWER);
         rc = resend(ep, g, target);
+        ep->again = false;
     }
     return rc;
 }

@@ -99,6 +99,7 @@ static void flush(struct ry_ep_stream *s, bool last)
     if (!span->used)
         span->from = ry_seq_add(end, RY_SEQ_MASK + 1 - (s->n + 1));
     span->used = true;
+    span->again |= ep->again;
     span->end = end;
     span->rows = s->rows;
     ep->peer[s->peer].answer_sent = answer;
@@ -141,10 +142,15 @@ void ry_ep_stream_write(struct ry_ep_stream *s, uint64_t to, uint64_t from, uint
 
 int ry_ep_stream_close(struct ry_ep_stream *s, bool last)
 {
+    uint64_t proof;
+
     if (RY_MUT(RY_MUT_NO_LAST_WORD) && s->rows == 0)
         last = false;
     if (last || s->n)
         flush(s, last);
+    if (s->rc == RY_OK && s->ep->again)
+        s->rc = ry_ep_refused(s->ep, s->peer,
+                              ry_mesh_post_proof(s->ep->m, s->peer, s->channel, &proof));
     return s->rc;
 }
 
