@@ -28,7 +28,7 @@ part 60 "the verbs backend works and fails as it should" rdma-nic
 part 160 "50 links pulled under the library" rdma-mesh -n 50
 part 110 "ep is exact, also while links are pulled" sh ep_run.sh 2 3
 part 100 "no link left, and bad links" sh dead_run.sh
-part 40 "a port gets another address" sh moved_run.sh
+part 90 "a port gets another address" sh moved_run.sh
 part 60 "one program under every launcher" sh launch_run.sh
 part 100 "what is wrong from the start is named" sh bad_run.sh
 exit $failed

@@ -2,7 +2,7 @@
 # moved_run.sh: runs in the guest. What `railyard info -d` says of its ports; then a port gets
 # another address while PEs talk: traffic leaves it, finds it again by the new one, and no result is
 # wrong.
-export RAILYARD_HEAP_SIZE=160M RAILYARD_RECOVERY_INTERVAL_MAX=400ms
+export RAILYARD_HEAP_SIZE=160M RAILYARD_RECOVERY_INTERVAL_MAX=400ms RAILYARD_DEBUG=info
 
 RAILYARD_NIC=verbs RAILYARD_HCA=rxe_b1,rxe_a0 railyard info -d > /tmp/info.log 2>&1 || {
     cat /tmp/info.log
@@ -22,10 +22,11 @@ awk '/^rxe_/ { port = $1; n++ }
 }
 echo "moved_run: info -d shows four ports, rails and backups"
 
-railyard run -n 2 --nodes 2 on_node.sh railyard perf put-signal --size 4K --duration 9s \
+railyard run -n 2 --nodes 2 on_node.sh railyard perf put-signal --size 4K --iters 60000 \
     --nic verbs --json /tmp/moved.json > /tmp/moved.log 2>&1 &
 job=$!
-sleep 4
+until grep -q "job " /tmp/moved.log; do usleep 100000; done
+sleep 3
 /sbin/ip addr del 10.0.0.2/24 dev b0
 /sbin/ip addr add 10.0.0.77/24 dev b0
 wait $job
@@ -36,7 +37,7 @@ tr '\r' '\n' < /tmp/moved.log | tail -n 12
 wrong=$(tr ',{}[]' '\n' < /tmp/moved.json | sed -n 's/^ *"wrong": *//p' | head -n 1)
 echo "moved_run: b0 got another address: exit $rc, $wrong wrong"
 [ $rc = 0 ] && [ "$wrong" = 0 ] || exit 1
-grep -q "switched from rail rxe_a0" /tmp/moved.log || {
+grep -q "switched from rail rxe_[ab]0" /tmp/moved.log || {
     echo "moved_run: no channel left the address that is gone"
     exit 1
 }
