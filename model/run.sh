@@ -8,8 +8,6 @@
 #
 # clean: no assertion violated and no invalid end state (a wait for ever) in the whole space
 # ends: besides, no cycle at all, so that every run ends
-# part: as clean, of a space that is too large: each state is remembered as three bits of 8 Gbit, and
-#   the search stops after its time; the result says how far it came
 # relaxed: lacks something that was found not to be needed, and must be clean
 # falls, loops: a mutant, lacks one rule and must give a counterexample
 #
@@ -24,26 +22,24 @@ mem_mb=${MEM_MB:-3000}
 # one search: prints index|kind|model|what|states|depth|verdict, or the reason why it is none
 search() {
     local index=$1 kind=$2 model=$3 what=$4 flag pan=(-m20000) cc=(-O2) states depth errors verdict
-    local store=-DCOLLAPSE factor stop=TERM
     local defs=()
     for flag in $5; do
         defs+=("-D$flag")
     done
     case $kind in
     falls) cc=(-O1 -DSAFETY) ;;
-    part) cc+=(-DSAFETY) pan+=(-w33 -k3) store=-DBITSTATE stop=INT ;; # INT: pan says what it did
     ends | loops) cc+=(-DNP) pan+=(-l) ;;
     *) cc+=(-DSAFETY) ;;
     esac
     local dir=$tmp/$index
     mkdir "$dir" && cd "$dir" && cp "$here/$model.pml" . || exit 1
     if ! spin "${defs[@]}" -a "$model.pml" >log 2>&1 ||
-        ! gcc "${cc[@]}" -w "$store" -DVECTORSZ=512 "-DMEMLIM=$mem_mb" \
+        ! gcc "${cc[@]}" -w -DCOLLAPSE -DVECTORSZ=512 "-DMEMLIM=$mem_mb" \
             -o pan pan.c >>log 2>&1; then
         verdict="DOES NOT BUILD: $(grep -v '^$' log | head -1)"
-    elif ! timeout -s "$stop" "$time_s" ./pan "${pan[@]}" >out 2>&1 && [ "$kind" != part ]; then
+    elif ! timeout "$time_s" ./pan "${pan[@]}" >out 2>&1; then
         verdict="NOT FINISHED: $(tail -1 out)"
-    elif [ "$kind" != part ] && grep -q 'Search not completed' out && ! grep -q '^pan:1:' out; then
+    elif grep -q 'Search not completed' out && ! grep -q '^pan:1:' out; then
         verdict="NOT FINISHED: memory or depth"
     fi
     states=$(sed -n 's/^ *\([0-9]*\) states, stored.*/\1/p' out 2>/dev/null)
@@ -52,13 +48,7 @@ search() {
     if [ -z "${verdict:-}" ]; then
         if [ "$errors" = 0 ]; then
             verdict=clean
-            factor=$(sed -n 's/^hash factor: *\([0-9]*\).*/\1/p' out)
             case $kind in
-            part) if grep -q 'Search not completed\|nterrupted' out; then
-                    verdict="clean so far, in $time_s s"
-                else
-                    verdict="clean, hash factor $factor"
-                fi ;;
             falls | loops) verdict=MISSED ;;
             esac
         else
@@ -129,12 +119,11 @@ fi
 xargs -a "$tmp/todo" -d '\n' -P "$jobs" -n 1 "$here/run.sh" one
 cat "$tmp"/*.row >"$tmp/rows"
 
-table "clean ends part" "bounds"
+table "clean ends" "bounds"
 table relaxed "relaxation"
 table "falls loops" "mutant: what was left out"
 todo=$(wc -l <"$tmp/todo")
-good=$(awk -F'|' '$2 ~ /falls|loops/ ? $7 ~ /^(assertion|invalid|.*cycle)/ :
-    $2 == "part" ? $7 ~ /^clean/ : $7 == "clean"' \
+good=$(awk -F'|' '$2 ~ /falls|loops/ ? $7 ~ /^(assertion|invalid|.*cycle)/ : $7 == "clean"' \
     "$tmp/rows" | wc -l)
 printf '\n%d of %d as expected, in %d s\n' "$good" "$todo" $((SECONDS - begin))
 [ "$good" -eq "$todo" ]

@@ -66,7 +66,6 @@
     X(JOIN_OWING, "16", "a survivor meets a replacement while others wait for its answer")         \
     X(MASK_ALONE, "16", "a survivor masks without the others")                                     \
     X(COUNTS_FORGOTTEN, "16", "rows of a lost PE that only another had heard of get no room")      \
-    X(VOID_ROWS_COUNT, "16", "rows that a lost PE placed by counts that nobody has are taken")     \
     X(OLD_ANSWER, "6, 16", "an answer from before it was sent again frees a row")                  \
     X(FORWARD_FORGOTTEN, "16", "what a lost forwarder held is not sent again")                     \
     X(FENCE_BOTH_WAYS, "move", "a fence of one direction ends the other")

@@ -314,8 +314,7 @@ static bool brought(struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t p)
 {
     bool counted = ry_ep_on(ep, p) || g->got[RY_EP_COUNTS * ep->n + p];
 
-    return ry_ep_got(ep, RY_EP_FORWARD, g->gen, p) &&
-           (counted || RY_MUT(RY_MUT_VOID_ROWS_COUNT));
+    return counted && ry_ep_got(ep, RY_EP_FORWARD, g->gen, p);
 }
 
 /* Whose rows are not here yet, of those that p of this node forwards, or forwarded: RY_EP_NO_PE:
