@@ -12,8 +12,8 @@ FOLDER is a checkout of DeepEP V1 with its extension built in it (python3 setup.
   kernel    the kernels' own durations, by PyTorch's profiler; median of the slower PE
 
 The high-throughput part takes DeepEP's figures from its own tests/test_intranode.py (best of its
-tuning, 24 SMs, events around each call). A ratio is railyard's time by DeepEP's of the same turn, the
-worse of the two turns. Exit 1 where one is above its bound, 77 without two GPUs.
+tuning, 24 SMs, events around each call). A ratio is railyard's time by DeepEP's of the same turn,
+the worse of the two turns. Exit 1 where one is above its bound, 77 without two GPUs.
 """
 import ctypes
 import json

@@ -28,7 +28,8 @@ struct ry_ep_span {
     uint64_t from, end;
     uint32_t rows;
     bool used;
-    bool again; /* sent once more after a loss: an answer may be older than it, only a read proves */
+    bool
+        again; /* sent once more after a loss: an answer may be older than it, only a read proves */
 };
 
 struct ry_ep_peer {
@@ -108,7 +109,7 @@ struct ry_ep {
     uint64_t *join_set; /* [words]: who is let in before dispatch join_at */
     uint64_t join_at;   /* 0: no join is agreed on */
     bool settling;
-    bool again; /* what is posted now is sent once more */
+    bool again;                   /* what is posted now is sent once more */
     struct ry_ep_span *vote_span; /* [2, n] */
 
     struct ry_ep_peer *peer; /* [n] */

@@ -105,7 +105,7 @@ struct ry_sim_crash {
     uint64_t at_ns;                /* 0: not known yet */
     uint64_t system_ns;            /* when the system takes the NIC down, 0: it has */
     uint64_t back_ns;              /* when a replacement comes; 0: never, or it has */
-    uint64_t lives_ns;             /* when it goes on, if it was only stopped; 0: never, or it has */
+    uint64_t lives_ns;             /* when it goes on, if it only stopped; 0: never, or it has */
     bool down;                     /* it has happened */
     bool stopped;                  /* and it was only stopped: its NIC works on */
     struct ry_sim_pe left;         /* what it left behind, kept to the end of the run */
