@@ -121,7 +121,8 @@ int ry_gpu_launched(const ry_gpu_ep *ep, int cuda_error, const char *what)
 }
 
 /* ll: as many tokens to every block. Of fp8, whose rows are soon sent, two where there are many:
- * the loads of the second are under way with the stores of the first, and flags are half as many. */
+ * the loads of the second are under way with the stores of the first, and flags are half as
+ * many. */
 uint32_t ry_gpu_ep_dispatch_blocks(const ry_gpu_ep *ep)
 {
     const ry_ep_attr *e = &ep->attr.ep;
