@@ -159,8 +159,10 @@ static void replace(const char *how, bool victim_ahead)
     pthread_join(thread[VICTIM], NULL);
     ry_hub_kill(hub, VICTIM);
     nap_ms(50);
+    pthread_rwlock_wrlock(&left_behind->peers_lock);
     for (uint32_t i = 0; i < VICTIM; i++) /* the dead waits for nobody */
         ry_agent_peer_lost(&left_behind->mesh, i);
+    pthread_rwlock_unlock(&left_behind->peers_lock);
     ry_ctx_destroy(left_behind);
     assert_int_equal(ry_hub_revive(hub, VICTIM), RY_OK);
     pthread_create(&thread[PES], NULL, replacement, (void *)(uintptr_t)VICTIM);

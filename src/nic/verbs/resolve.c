@@ -95,14 +95,30 @@ static bool known(int s, const char *name, struct in_addr peer)
     return ioctl(s, SIOCGARP, &q) == 0 && (q.arp_flags & ATF_COM);
 }
 
-/* The question for this address that is remembered: what to do, now that there is no answer. OK:
- * ask; AGAIN: wait; PATH: it is silent. */
-static int ask(struct ry_verbs_rail *r, const uint8_t *peer_gid, uint64_t now)
+/* The question for this address that is remembered; behind the table: none is. */
+static struct ry_verbs_asked *question_for(struct ry_verbs_rail *r, const uint8_t *peer_gid)
 {
     struct ry_verbs_asked *a = r->asked;
 
     while (a < r->asked + RY_VERBS_ASKED && memcmp(a->gid, peer_gid, RY_GID_BYTES) != 0)
         a++;
+    return a;
+}
+
+/* It was answered: should the kernel forget the address, that is no silence. */
+static void forget(struct ry_verbs_rail *r, const uint8_t *peer_gid)
+{
+    struct ry_verbs_asked *a = question_for(r, peer_gid);
+
+    if (a < r->asked + RY_VERBS_ASKED)
+        memset(a, 0, sizeof(*a));
+}
+
+/* What to do, now that there is no answer. OK: ask; AGAIN: wait; PATH: it is silent. */
+static int ask(struct ry_verbs_rail *r, const uint8_t *peer_gid, uint64_t now)
+{
+    struct ry_verbs_asked *a = question_for(r, peer_gid);
+
     if (a < r->asked + RY_VERBS_ASKED && now - a->at_ns < WAIT_NS_MAX)
         return RY_ERR_AGAIN;
     if (a < r->asked + RY_VERBS_ASKED && now - a->at_ns < WAIT_NS_MAX + SILENT_NS_MAX)
@@ -161,7 +177,9 @@ int ry_verbs_resolve(struct ry_verbs_rail *r, uint32_t gid_index, const union ib
     if (s < 0)
         return RY_OK;
     hop = next_hop(e.ndev_ifindex, own, peer);
-    if (hop.s_addr != 0 && !known(s, name, hop)) {
+    if (hop.s_addr == 0 || known(s, name, hop)) {
+        forget(r, peer_gid);
+    } else {
         rc = ask(r, peer_gid, ry_verbs_now());
         if (rc == RY_ERR_PATH)
             unreachable(r, peer, "nobody answers there; is it in another subnet?");
