@@ -5,7 +5,12 @@
 #include "sim/world.h"
 
 enum { US = 1000, BUSY_NS = 700 * US }; /* a run's traffic lasts about this long without faults */
-enum { CUT_NS = 240 * US };             /* a fence that takes longer ends in cutting its rail off */
+enum {
+    VOTE_NS = 300 * US,
+    JOIN_NS = 450 * US
+};                          /* from a loss until it is masked; from the time of a
+                                                  replacement until it is in */
+enum { CUT_NS = 240 * US }; /* a fence that takes longer ends in cutting its rail off */
 
 static uint64_t below(uint64_t *r, uint64_t n) { return ry_sim_below(r, n); }
 
@@ -71,10 +76,40 @@ static void make_crowded(struct ry_sim_plan *p, uint64_t *r)
         p->fault[i].f.rail = 0;
 }
 
-/* swarm: each run has a subset of what can go wrong, so that rare pairs of things meet. */
-void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm)
+/* A second PE is lost around the time of the first loss: before that one is masked, while the others
+ * vote, while its replacement is let in, or later. Mostly both come back, or none: while one is
+ * missing for good, nobody is let in. */
+static void make_second(struct ry_sim_plan *p, uint64_t *r)
+{
+    const struct ry_sim_loss *first = &p->loss[0];
+    struct ry_sim_loss *l = &p->loss[1];
+
+    switch (below(r, 4)) {
+    case 0:
+        l->at = 1 + (uint32_t)below(r, 2ull * first->at);
+        break;
+    case 1:
+        l->at = first->at + (uint32_t)below(r, VOTE_NS);
+        break;
+    case 2:
+        l->at = first->at + first->back + (uint32_t)below(r, JOIN_NS);
+        break;
+    default:
+        l->at = first->at + (uint32_t)below(r, BUSY_NS);
+    }
+    l->pe = (first->pe + 1 + (uint32_t)below(r, p->pes - 1)) % p->pes;
+    l->back = below(r, 4) < (first->back ? 1 : 3) ? 0 : 1 + (uint32_t)below(r, BUSY_NS);
+    if (!l->back && below(r, 2))
+        l->lives = 1 + (uint32_t)below(r, BUSY_NS / 2);
+}
+
+/* swarm: each run has a subset of what can go wrong, so that rare pairs of things meet. The others
+ * draw the same numbers in the same order. */
+void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, enum ry_sim_family family)
 {
     uint64_t r = seed ^ 0x6a09e667f3bcc908ull;
+    const bool swarm = family != RY_SIM_FEW, lossy = family == RY_SIM_LOSSY;
+    struct ry_sim_loss *loss = &p->loss[0];
 
     memset(p, 0, sizeof(*p));
     p->seed = seed;
@@ -88,10 +123,10 @@ void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm)
     if (p->ep && p->depth < 64) /* a channel holds all live generations (rule 15) */
         p->depth = 64;
     p->second = below(&r, 2);
-    if (below(&r, 10) == 0) { /* who lives on masks it, in dispatch and combine */
-        p->crash = 1 + (uint32_t)below(&r, BUSY_NS / 2);
-        p->crash_pe = (uint32_t)below(&r, p->pes);
-        p->back = below(&r, 3) ? 1 + (uint32_t)below(&r, BUSY_NS) : 0;
+    if ((below(&r, 10) == 0) | lossy) { /* who lives on masks it, in dispatch and combine */
+        loss->at = 1 + (uint32_t)below(&r, BUSY_NS / 2);
+        loss->pe = (uint32_t)below(&r, p->pes);
+        loss->back = below(&r, 3) ? 1 + (uint32_t)below(&r, BUSY_NS) : 0;
         p->ep = true;
         p->second = false;
         p->depth = 64;
@@ -103,10 +138,10 @@ void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm)
         p->point_p %= 1500;
         p->stall_p %= 300;
     }
-    p->hot = below(&r, 4) == 0 && !p->crash;
+    p->hot = below(&r, 4) == 0 && !loss->at;
     p->slots = below(&r, 2) ? 2 : 8;
-    p->amo_only = below(&r, 12) == 0 && !p->crash;
-    p->bad_op = below(&r, 10) == 0 && !p->crash ? 1 + (uint32_t)below(&r, 40) : 0;
+    p->amo_only = below(&r, 12) == 0 && !loss->at;
+    p->bad_op = below(&r, 10) == 0 && !loss->at ? 1 + (uint32_t)below(&r, 40) : 0;
     p->ctl_loss_p = below(&r, 2) ? (uint32_t)below(&r, 12000) : 0;
     p->seq_first = below(&r, 4) == 0 ? RY_SEQ_MASK - below(&r, 200) : below(&r, 3) * 65500;
     p->epoch_first = below(&r, 4) == 0 ? UINT64_MAX - 100000 : 1;
@@ -116,12 +151,12 @@ void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm)
             p->bits++;
     if (below(&r, 3) == 0)
         p->slow_p = (uint32_t)below(&r, 2000);
-    if (p->crash && !p->back && below(&r, 2)) /* it was only stopped, and knows of nothing */
-        p->lives = 1 + (uint32_t)below(&r, BUSY_NS / 2);
+    if (loss->at && !loss->back && below(&r, 2)) /* it was only stopped, and knows of nothing */
+        loss->lives = 1 + (uint32_t)below(&r, BUSY_NS / 2);
     make_chaos(p, &r);
     /* rails are cut, since fences take too long: a request at fault meets those that are not, and
      * agents that sleep hear of it late */
-    if (p->chaos.visible_delay_ns_max > CUT_NS && !p->crash && below(&r, 2))
+    if (p->chaos.visible_delay_ns_max > CUT_NS && !loss->at && below(&r, 2))
         p->bad_op = 1 + (uint32_t)below(&r, 40);
     if (p->chaos.visible_delay_ns_max > CUT_NS && below(&r, 2)) {
         p->slow_agents = true;
@@ -136,6 +171,8 @@ void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm)
             p->fault[i].at_ns = p->fault[i - 1].at_ns + below(&r, 100 * US);
         }
     }
-    if (!p->crash && !p->ep && !p->amo_only && below(&r, 16) == 0)
+    if (!loss->at && !p->ep && !p->amo_only && below(&r, 16) == 0)
         make_crowded(p, &r);
+    if (lossy && below(&r, 2))
+        make_second(p, &r);
 }

@@ -165,7 +165,7 @@ void ry_sim_violate(const char *form, ...)
     struct ry_sim_world *w = ry_sim;
     va_list args;
 
-    if (w->failed || (w->running && w->running->pe == w->plan.crash_pe && w->crash.stopped))
+    if (w->failed || (w->running && ry_sim_stopped(w->running->pe)))
         return; /* who was masked and lives may fail as it likes */
     w->failed = true;
     w->horizon_ns = 0;
@@ -215,8 +215,8 @@ static uint64_t drive(struct ry_sim_world *w)
     uint64_t next = RY_SIM_NEVER;
     bool worked = false;
 
-    for (uint32_t i = 0; i < w->plan.pes + (w->crash.left.ctx != NULL); i++) {
-        struct ry_sim_pe *pe = i < w->plan.pes ? &w->pe[i] : &w->crash.left;
+    for (uint32_t i = 0; i < w->plan.pes + w->n_left; i++) {
+        struct ry_sim_pe *pe = i < w->plan.pes ? &w->pe[i] : &w->left[i - w->plan.pes].pe;
 
         if (pe->ctx && pe->ctx->mesh.nic)
             pe->nic_due_ns = ry_min64(pe->nic_due_ns, ry_emu_lands_ns(pe->ctx->mesh.nic));
