@@ -188,7 +188,11 @@ static int join(struct ry_ep *ep)
     if (rc == RY_OK)
         rc = check_channels(ep);
     if (rc == RY_OK)
+        rc = ry_mesh_none_lost(ep->m, ep->join_set);
+    if (rc == RY_OK)
         rc = ry_ep_agree(ep->ctx, &ep->attr);
+    if (rc == RY_OK)
+        rc = ry_mesh_none_lost(ep->m, ep->join_set);
     if (rc == RY_OK)
         rc = ry_ep_meet(ep, false);
     if (rc == RY_ERR_LAUNCH)

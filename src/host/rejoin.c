@@ -91,8 +91,10 @@ static int make_ready(struct ry_ctx *ctx, const uint64_t *set, struct ry_nic_exp
                       uint64_t deadline_ns)
 {
     struct ry_mesh *m = &ctx->mesh;
-    int rc = ry_ctx_agree(ctx, deadline_ns);
+    int rc = ry_mesh_none_lost(m, set);
 
+    if (rc == RY_OK)
+        rc = ry_ctx_agree(ctx, deadline_ns);
     m->hello.barrier_count = ctx->barrier.count;
     m->hello.mallocs = ctx->mallocs;
     for (uint32_t q = 0; q < m->n_pes && rc == RY_OK; q++)
@@ -113,13 +115,19 @@ static int let_in(struct ry_ctx *ctx, const uint64_t *set, uint64_t deadline_ns)
 
     if (rc)
         return rc;
-    rc = ry_mesh_rehello(m, set, deadline_ns);
+    rc = ry_mesh_none_lost(m, set);
+    if (rc == RY_OK)
+        rc = ry_mesh_rehello(m, set, deadline_ns);
     if (rc == RY_OK)
         ry_ctx_take_counts(ctx);
     if (rc == RY_OK)
         rc = ry_ctx_map_peers(ctx, &ex, set, deadline_ns);
     if (rc == RY_OK)
+        rc = ry_mesh_none_lost(m, set);
+    if (rc == RY_OK)
         rc = ry_mesh_reconnect(m, set, &ctx->peers_lock, deadline_ns);
+    if (rc == RY_OK)
+        rc = ry_mesh_none_lost(m, set);
     if (rc == RY_OK)
         rc = ctx->boot->ops->barrier(ctx->boot, deadline_ns);
     return rc ? fall_back(ctx, set, rc) : RY_OK;

@@ -92,7 +92,7 @@ static bool keep_part(struct ry_sim_meet *m, uint32_t pe, const void *in, size_t
 }
 
 /* All PEs come, the last one lets all go on; parts stay valid until all have left. */
-static int meet(struct ry_boot *b, const void *in, size_t len, uint64_t deadline_ns)
+static int meet(struct ry_boot *b, const void *in, size_t len, bool differ, uint64_t deadline_ns)
 {
     struct ry_sim_meet *m = &ry_sim->meet;
     uint32_t generation, bit = 1u << b->pe, all = (1u << b->n_pes) - 1;
@@ -107,6 +107,10 @@ static int meet(struct ry_boot *b, const void *in, size_t len, uint64_t deadline
     generation = m->generation;
     m->here |= bit;
     if (m->here == all) {
+        for (uint32_t i = 0; i < b->n_pes; i++)
+            if (!differ && m->len[i] != len)
+                ry_sim_violate("meeting: pe %u gives %zu bytes, and pe %u gives %zu", b->pe, len, i,
+                               m->len[i]);
         m->here = m->arriving = 0;
         m->left = all;
         m->generation++;
@@ -139,7 +143,7 @@ static void leave_meet(struct ry_boot *b)
 static int sim_allgather(struct ry_boot *b, const void *in, size_t len, void *out,
                          uint64_t deadline)
 {
-    int rc = meet(b, in, len, deadline);
+    int rc = meet(b, in, len, false, deadline);
 
     if (rc)
         return rc;
@@ -152,7 +156,7 @@ static int sim_allgather(struct ry_boot *b, const void *in, size_t len, void *ou
 static int sim_allgatherv(struct ry_boot *b, const void *in, size_t len, void **out, size_t *offs,
                           uint64_t deadline)
 {
-    int rc = meet(b, in, len, deadline);
+    int rc = meet(b, in, len, true, deadline);
     size_t total = 0;
     uint8_t *all;
 
@@ -173,7 +177,7 @@ static int sim_allgatherv(struct ry_boot *b, const void *in, size_t len, void **
 
 static int sim_barrier(struct ry_boot *b, uint64_t deadline)
 {
-    int rc = meet(b, NULL, 0, deadline);
+    int rc = meet(b, NULL, 0, false, deadline);
 
     if (rc == RY_OK)
         leave_meet(b);
