@@ -99,6 +99,17 @@ static void end_process(struct ry_sim_world *w, uint32_t i)
     tell(w, RY_BOOT_PE_LOST, i);
 }
 
+/* Until a replacement is there. Where two are lost it takes longer than anybody sleeps: who meets
+ * replacements, and neither runs nor hears of one more loss until somebody is there in that one's
+ * place too, takes these for those. */
+static uint64_t start_ns(const struct ry_sim_world *w, const struct ry_sim_loss *l)
+{
+    const struct ry_sim_plan *p = &w->plan;
+    uint64_t sleep = p->slow_p ? RY_SIM_SLOW_NS : p->stall_ns;
+
+    return TOLD_NS + l->back + (p->loss[1].at ? 2 * sleep : 0);
+}
+
 static void go_down(struct ry_sim_world *w, const struct ry_sim_loss *l, struct ry_sim_lost *c)
 {
     ry_sim_trace("pe%u crashes", l->pe);
@@ -106,7 +117,7 @@ static void go_down(struct ry_sim_world *w, const struct ry_sim_loss *l, struct 
     w->live_apps--;
     c->down = true;
     if (l->back)
-        c->back_ns = w->now_ns + TOLD_NS + l->back;
+        c->back_ns = w->now_ns + start_ns(w, l);
     end_process(w, l->pe);
 }
 
@@ -159,7 +170,7 @@ static void begin_again(struct ry_sim_world *w, const struct ry_sim_loss *l, str
         return;
     }
     end_process(w, l->pe);
-    c->back_ns = w->now_ns + TOLD_NS + l->back;
+    c->back_ns = w->now_ns + start_ns(w, l);
 }
 
 static uint64_t loss_step(struct ry_sim_world *w, const struct ry_sim_loss *l,

@@ -5,7 +5,7 @@
 
 #include "sim/oracle.h"
 
-enum { US = 1000, SEEN_NS = 300 * US, ROUNDS_MAX = 400 };
+enum { US = 1000, SEEN_NS = 300 * US, ROUNDS_MAX = 1000 };
 
 static bool has(uint64_t set, uint32_t pe) { return set >> pe & 1; }
 

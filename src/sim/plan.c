@@ -92,7 +92,8 @@ static void make_second(struct ry_sim_plan *p, uint64_t *r)
         l->at = first->at + (uint32_t)below(r, VOTE_NS);
         break;
     case 2:
-        l->at = first->at + first->back + (uint32_t)below(r, JOIN_NS);
+        l->at = first->at + first->back + (uint32_t)below(r, JOIN_NS) +
+                2 * (p->slow_p ? RY_SIM_SLOW_NS : p->stall_ns);
         break;
     default:
         l->at = first->at + (uint32_t)below(r, BUSY_NS);

@@ -10,8 +10,7 @@ enum {
     STEP_NS = 40,   /* a task that yields at a shared access goes on about this much later */
     RELAX_NS = 150, /* first sleep of a wait */
     RELAX_DOUBLINGS = 7,
-    PROXY_NS = 800, /* a proxy sees a new producer slot this much later */
-    SLOW_NS = 1000000,
+    PROXY_NS = 800,      /* a proxy sees a new producer slot this much later */
     OPENED_NS = 3000,    /* who sleeps until a ring was opened goes on this much later */
     STEPS_MAX = 2000000, /* a run has some 12,000: more is a loop that goes nowhere */
 };
@@ -87,7 +86,7 @@ void ry_sim_slow(void)
         !ry_sim_chance(&w->sched_rng, w->plan.slow_p))
         return;
     t->slow = true;
-    ry_sim_sleep(ry_sim_below(&w->sched_rng, SLOW_NS) + 1);
+    ry_sim_sleep(ry_sim_below(&w->sched_rng, RY_SIM_SLOW_NS) + 1);
     t->slow = false;
 }
 

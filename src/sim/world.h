@@ -18,9 +18,10 @@ enum {
     RY_SIM_CTL = 128,             /* control messages on their way to one PE */
     RY_SIM_TRACE = 400,
     RY_SIM_FAULTS = 12,
-    RY_SIM_LOSSES = 2,  /* of PEs in one run */
-    RY_SIM_LEFT = 16,   /* processes that have ended in one run */
-    RY_SIM_EVENTS = 40, /* news of the bootstrap for one PE */
+    RY_SIM_SLOW_NS = 1000000, /* longest sleep of a slow thread */
+    RY_SIM_LOSSES = 2,        /* of PEs in one run */
+    RY_SIM_LEFT = 16,         /* processes that have ended in one run */
+    RY_SIM_EVENTS = 40,       /* news of the bootstrap for one PE */
 };
 #define RY_SIM_NEVER UINT64_MAX
 
