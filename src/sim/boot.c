@@ -289,15 +289,9 @@ static const struct ry_boot_ops ops = {
     .close = sim_close,
 };
 
-/* Forwarders of several sources, or each PE on a node of its own. */
-uint32_t ry_sim_nodes(const struct ry_sim_plan *p)
-{
-    return p->seed & 32 && p->pes > 2 ? 2 : p->pes;
-}
-
 void ry_sim_boot_init(struct ry_sim_world *w, uint32_t pe)
 {
     w->pe[pe].boot =
         (struct ry_boot){.ops = &ops, .pe = pe, .n_pes = w->plan.pes, .job = w->plan.seed};
-    ry_node_split(&w->pe[pe].boot, ry_sim_nodes(&w->plan));
+    ry_node_split(&w->pe[pe].boot, w->plan.nodes);
 }

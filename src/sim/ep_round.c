@@ -23,7 +23,7 @@ struct round {
     ry_ref_job job;
 };
 
-static enum ry_ep_mode mode(void) { return ry_sim->plan.seed & 16 ? RY_EP_HT : RY_EP_LL; }
+static enum ry_ep_mode mode(void) { return ry_sim->plan.ht ? RY_EP_HT : RY_EP_LL; }
 
 static ry_ep_attr attr_of(void)
 {
@@ -79,7 +79,7 @@ static void make(struct round *r, uint64_t seed)
     r->seed = seed;
     r->job = (ry_ref_job){.attr = attr_of(),
                           .n_pes = ry_sim->plan.pes,
-                          .n_nodes = ry_sim_nodes(&ry_sim->plan),
+                          .n_nodes = ry_sim->plan.nodes,
                           .tokens = r->tokens,
                           .topk_idx = r->ids_of,
                           .topk_weight = r->weights_of,

@@ -32,7 +32,7 @@ static const char usage[] =
     "                 many schedules\n"
     "  --mutant NAME  with one clause of one rule broken\n"
     "  --mutants      every mutant (or that of --mutant) until it falls, at most --runs\n"
-    "                 (10000) runs each\n"
+    "                 (10000) runs each; those of rule 16 in lossy runs\n"
     "  --quick        with --mutants: begin at seeds known to make each one fall\n"
     "  --trace        the whole trace of a failing run; of a single run always\n"
     "  --no-shrink    leave a failing run as long as it is\n"

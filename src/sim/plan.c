@@ -6,10 +6,10 @@
 
 enum { US = 1000, BUSY_NS = 700 * US }; /* a run's traffic lasts about this long without faults */
 enum {
-    VOTE_NS = 300 * US,
-    JOIN_NS = 450 * US
-};                          /* from a loss until it is masked; from the time of a
-                                                  replacement until it is in */
+    VOTE_NS = 300 * US, /* from a loss until it is masked */
+    JOIN_NS = 450 * US, /* from the start of a replacement until it is in */
+    ROUND_NS = 40 * US, /* a round of dispatch and combine takes less */
+};
 enum { CUT_NS = 240 * US }; /* a fence that takes longer ends in cutting its rail off */
 
 static uint64_t below(uint64_t *r, uint64_t n) { return ry_sim_below(r, n); }
@@ -104,6 +104,24 @@ static void make_second(struct ry_sim_plan *p, uint64_t *r)
         l->lives = 1 + (uint32_t)below(r, BUSY_NS / 2);
 }
 
+/* Half of the runs lose a second PE; most are of two nodes, where what a lost forwarder held is sent
+ * again, and in half of these writes may take longer to be seen than a round does; and most faults
+ * come while the survivors see to the first loss. */
+static void make_lossy(struct ry_sim_plan *p, uint64_t *r)
+{
+    if (below(r, 2))
+        make_second(p, r);
+    if (below(r, 4)) {
+        p->ht = true;
+        p->nodes = 2;
+        if (below(r, 2))
+            p->chaos.visible_delay_ns_max = (uint32_t)below(r, ROUND_NS);
+    }
+    for (uint32_t i = 0; i < p->n_faults; i++)
+        if (below(r, 3))
+            p->fault[i].at_ns = p->loss[0].at + below(r, VOTE_NS);
+}
+
 /* swarm: each run has a subset of what can go wrong, so that rare pairs of things meet. The others
  * draw the same numbers in the same order. */
 void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, enum ry_sim_family family)
@@ -116,6 +134,8 @@ void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, enum ry_sim_family f
     p->seed = seed;
     p->sched = seed ^ 0x5bd1e995u;
     p->pes = RY_SIM_PES;
+    p->ht = seed & 16;
+    p->nodes = seed & 32 ? 2 : p->pes;
     p->rails = below(&r, 6) == 0 ? 1 : 2;
     p->handler = (enum ry_handler)below(&r, 3);
     p->depth = 16u << below(&r, 2);
@@ -174,6 +194,6 @@ void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, enum ry_sim_family f
     }
     if (!loss->at && !p->ep && !p->amo_only && below(&r, 16) == 0)
         make_crowded(p, &r);
-    if (lossy && below(&r, 2))
-        make_second(p, &r);
+    if (lossy)
+        make_lossy(p, &r);
 }

@@ -25,7 +25,7 @@ struct value {
     uint64_t v;
 };
 
-enum { VALUES = 33 };
+enum { VALUES = 35 };
 
 static void values_of(const struct ry_sim_plan *p, struct value *v)
 {
@@ -63,6 +63,8 @@ static void values_of(const struct ry_sim_plan *p, struct value *v)
         {"crashpe2", p->loss[1].pe},
         {"back2", p->loss[1].back},
         {"lives2", p->loss[1].lives},
+        {"ht", p->ht},
+        {"nodes", p->nodes},
     };
 
     memcpy(v, all, sizeof(all));
@@ -103,6 +105,8 @@ static void values_to(struct ry_sim_plan *p, const struct value *v)
     loss_to(&p->loss[0], &v[24]);
     p->slow_agents = v[28].v != 0;
     loss_to(&p->loss[1], &v[29]);
+    p->ht = v[33].v != 0;
+    p->nodes = (uint32_t)v[34].v;
 }
 
 void ry_sim_plan_print(const struct ry_sim_plan *p, char *to, size_t bytes)
@@ -205,7 +209,8 @@ static bool sane(const struct ry_sim_plan *p)
 {
     return p->pes >= 2 && p->pes <= RY_SIM_PES && p->rails >= 1 && p->rails <= 2 &&
            (unsigned)p->handler <= 2 && p->depth >= 16 && p->depth <= 1024 &&
-           !(p->depth & (p->depth - 1)) && p->ops <= 100000 && sane_losses(p) && p->bits <= 16 &&
+           !(p->depth & (p->depth - 1)) && p->ops <= 100000 && sane_losses(p) &&
+           (p->nodes == 2 || p->nodes == p->pes) && p->bits <= 16 &&
            1u << p->bits >= 2 * p->depth && (p->slots == 2 || p->slots == 4 || p->slots == 8);
 }
 

@@ -129,6 +129,7 @@ static bool drop_flags(struct shrink *s)
     }
     p = s->best;
     if (p.pes > 2 && !p.loss[0].at) {
+        p.nodes = p.nodes == p.pes || p.pes == 3 ? p.pes - 1 : p.nodes;
         p.pes--;
         for (uint32_t i = 0; i < p.n_faults; i++) {
             p.fault[i].pe %= p.pes;

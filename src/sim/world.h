@@ -69,6 +69,8 @@ struct ry_sim_plan {
     uint32_t depth;
     uint32_t ops;        /* of each application */
     bool ep;             /* with dispatch and combine rounds */
+    bool ht;             /* of the high-throughput mode */
+    uint32_t nodes;      /* of several PEs, or each PE on a node of its own */
     bool second;         /* a second initiator on each PE */
     bool hot;            /* all of a PE's operations go to one peer */
     uint32_t slots;      /* buffers in rotation: 2 or 8 */
@@ -230,7 +232,6 @@ void ry_sim_called_off(struct ry_sim_pe *pe);
 void ry_sim_crash_app(struct ry_sim_pe *pe);
 
 /* boot.c */
-uint32_t ry_sim_nodes(const struct ry_sim_plan *p);
 void ry_sim_boot_init(struct ry_sim_world *w, uint32_t pe);
 /* The meeting point notices that a PE has ended; that a replacement of it has come. */
 void ry_sim_meet_lost(uint32_t pe);
