@@ -140,8 +140,8 @@ static bool now(const struct ry_ep *ep)
 }
 
 /* Who is let in has come, and nobody waits for an answer of this PE: it gives none while it meets
- * them. Or the join is off, since one more is lost; another one may have been agreed on at once, for
- * a later dispatch, which this PE must begin like those who have begun this one. */
+ * them. Or the join is off, since one more is lost; another one may have been agreed on at once,
+ * for a later dispatch: this one comes first, which others have begun. */
 static int ready_step(struct ry_ep *ep, void *arg)
 {
     for (uint32_t p = 0; p < ep->n && now(ep); p++)
@@ -163,7 +163,7 @@ static int check_channels(const struct ry_ep *ep)
 }
 
 /* One more was lost while they were met, before the last of the collectives that all must be in:
- * it failed at every survivor alike. They end, since nobody lets them in any more, and others come. */
+ * it failed at every survivor alike. They end, since nobody lets them in, and others come. */
 static int turn_away(struct ry_ep *ep)
 {
     for (uint32_t p = 0; p < ep->n; p++)

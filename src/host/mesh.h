@@ -265,8 +265,8 @@ void ry_mesh_teardown(struct ry_mesh *m);
  * for writing where agent and proxy must not look. */
 void ry_mesh_forget(struct ry_mesh *m, uint32_t pe);
 /* Before each of those collectives: LAUNCH where this PE knows that one more is lost. The others'
- * has failed then, and they have gone on; when a replacement of that one has come, the meeting point
- * would take this PE's part for one of theirs. */
+ * has failed then, and they have gone on; when a replacement of that one has come, the meeting
+ * point would take this PE's part for one of theirs. */
 int ry_mesh_none_lost(const struct ry_mesh *m, const uint64_t *set);
 int ry_mesh_rehello(struct ry_mesh *m, const uint64_t *set, uint64_t deadline_ns);
 int ry_mesh_reconnect(struct ry_mesh *m, const uint64_t *set, pthread_rwlock_t *lock,

@@ -44,6 +44,19 @@ static void make_fault(struct ry_sim_plan *p, struct ry_sim_fault *f, uint64_t *
         f->f.for_ns = 0; /* one of them */
 }
 
+static void make_faults(struct ry_sim_plan *p, bool swarm, uint64_t *r)
+{
+    p->n_faults = (uint32_t)below(r, swarm ? RY_SIM_FAULTS : 6);
+    for (uint32_t i = 0; i < p->n_faults; i++) {
+        make_fault(p, &p->fault[i], r);
+        if (!swarm || !i || below(r, 3))
+            continue;
+        /* the same again, soon after: flaps, double failures */
+        p->fault[i].pe = p->fault[i - 1].pe;
+        p->fault[i].at_ns = p->fault[i - 1].at_ns + below(r, 100 * US);
+    }
+}
+
 static void make_chaos(struct ry_sim_plan *p, uint64_t *r)
 {
     if (below(r, 2))
@@ -76,7 +89,7 @@ static void make_crowded(struct ry_sim_plan *p, uint64_t *r)
         p->fault[i].f.rail = 0;
 }
 
-/* A second PE is lost around the time of the first loss: before that one is masked, while the others
+/* A second PE is lost around the time of the first loss: before that one is masked, while others
  * vote, while its replacement is let in, or later. Mostly both come back, or none: while one is
  * missing for good, nobody is let in. */
 static void make_second(struct ry_sim_plan *p, uint64_t *r)
@@ -104,9 +117,9 @@ static void make_second(struct ry_sim_plan *p, uint64_t *r)
         l->lives = 1 + (uint32_t)below(r, BUSY_NS / 2);
 }
 
-/* Half of the runs lose a second PE; most are of two nodes, where what a lost forwarder held is sent
- * again, and in half of these writes may take longer to be seen than a round does; and most faults
- * come while the survivors see to the first loss. */
+/* Half of the runs lose a second PE; most are of two nodes, where what a lost forwarder held is
+ * sent again, and in half of these writes may take longer to be seen than a round does; and most
+ * faults come while the survivors see to the first loss. */
 static void make_lossy(struct ry_sim_plan *p, uint64_t *r)
 {
     if (below(r, 2))
@@ -122,12 +135,12 @@ static void make_lossy(struct ry_sim_plan *p, uint64_t *r)
             p->fault[i].at_ns = p->loss[0].at + below(r, VOTE_NS);
 }
 
-/* swarm: each run has a subset of what can go wrong, so that rare pairs of things meet. The others
+/* A swarm's run has a subset of what can go wrong, so that rare pairs of things meet. The others
  * draw the same numbers in the same order. */
 void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, enum ry_sim_family family)
 {
     uint64_t r = seed ^ 0x6a09e667f3bcc908ull;
-    const bool swarm = family != RY_SIM_FEW, lossy = family == RY_SIM_LOSSY;
+    const bool lossy = family == RY_SIM_LOSSY;
     struct ry_sim_loss *loss = &p->loss[0];
 
     memset(p, 0, sizeof(*p));
@@ -183,15 +196,7 @@ void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, enum ry_sim_family f
         p->slow_agents = true;
         p->slow_p = 2000 + (uint32_t)below(&r, 10000);
     }
-    p->n_faults = (uint32_t)below(&r, swarm ? RY_SIM_FAULTS : 6);
-    for (uint32_t i = 0; i < p->n_faults; i++) {
-        make_fault(p, &p->fault[i], &r);
-        if (swarm && i &&
-            below(&r, 3) == 0) { /* the same again, soon after: flaps, double failures */
-            p->fault[i].pe = p->fault[i - 1].pe;
-            p->fault[i].at_ns = p->fault[i - 1].at_ns + below(&r, 100 * US);
-        }
-    }
+    make_faults(p, family != RY_SIM_FEW, &r);
     if (!loss->at && !p->ep && !p->amo_only && below(&r, 16) == 0)
         make_crowded(p, &r);
     if (lossy)

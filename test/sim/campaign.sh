@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # 20,000 schedules without a violation, or as many as the time allows on a busy machine: at least
-# 1,000. RY_SIM_RUNS, RY_SIM_SECONDS and RY_SIM_SEED ask for more; RY_SIM_FAMILY and RY_SIM_BATCH for
-# others (lossy.sh).
+# 1,000. RY_SIM_RUNS, RY_SIM_SECONDS and RY_SIM_SEED ask for more; RY_SIM_FAMILY and RY_SIM_BATCH
+# for others (lossy.sh).
 set -euo pipefail
 bin=${RY_TEST_BIN:?}
 runs=${RY_SIM_RUNS:-20000}
