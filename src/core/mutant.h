@@ -68,6 +68,7 @@
     X(COUNTS_FORGOTTEN, "16", "rows of a lost PE that only another had heard of get no room")      \
     X(OLD_ANSWER, "6, 16", "an answer from before it was sent again frees a row")                  \
     X(FORWARD_FORGOTTEN, "16", "what a lost forwarder held is not sent again")                     \
+    X(VOID_ROWS, "16", "rows of a lost forwarder whose counts nobody has are taken")               \
     X(FENCE_BOTH_WAYS, "move", "a fence of one direction ends the other")
 
 enum ry_mutant_id {

@@ -312,7 +312,7 @@ int ry_ep_ht_dispatch_send(struct ry_ep *ep, struct ry_ep_gen *g, const ry_ep_in
  * unknown, no place is its: what it brought is void, and the sources send again. */
 static bool brought(struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t p)
 {
-    bool counted = ry_ep_on(ep, p) || g->got[RY_EP_COUNTS * ep->n + p];
+    bool counted = ry_ep_on(ep, p) || g->got[RY_EP_COUNTS * ep->n + p] || RY_MUT(RY_MUT_VOID_ROWS);
 
     return counted && ry_ep_got(ep, RY_EP_FORWARD, g->gen, p);
 }

@@ -82,7 +82,10 @@ int ry_ep_meet(struct ry_ep *ep, bool fresh)
     }
     free(mine);
     free(all);
-    return rc ? rc : ry_barrier(ep->ctx);
+    if (rc == RY_OK)
+        rc = ry_barrier(ep->ctx);
+    /* all were met in the allgather, or nobody was; one lost since is masked as any is */
+    return rc == RY_ERR_PEER_LOST ? RY_OK : rc;
 }
 
 bool ry_ep_join_due(const struct ry_ep *ep)
@@ -130,14 +133,21 @@ static void let_in(struct ry_ep *ep, uint32_t p)
         ep->by_nic[p / 64] |= bit;
 }
 
+/* Is the join that was agreed on before the dispatch that this PE begins? */
+static bool now(const struct ry_ep *ep)
+{
+    return ep->join_at && ep->sent + 1 >= ep->join_at && ep->combined == ep->sent;
+}
+
 /* Who is let in has come, and nobody waits for an answer of this PE: it gives none while it meets
- * them. Or the join is off, since one more is lost. */
+ * them. Or the join is off, since one more is lost; another one may have been agreed on at once,
+ * for a later dispatch: this one comes first, which others have begun. */
 static int ready_step(struct ry_ep *ep, void *arg)
 {
-    for (uint32_t p = 0; p < ep->n && ep->join_at; p++)
+    for (uint32_t p = 0; p < ep->n && now(ep); p++)
         if (ry_ep_has(ep->join_set, p) && !ry_ctx_came(ep->ctx, p))
             return 0;
-    return ep->join_at && !RY_MUT(RY_MUT_JOIN_OWING) ? ry_ep_quiet_step(ep, arg) : 1;
+    return now(ep) && !RY_MUT(RY_MUT_JOIN_OWING) ? ry_ep_quiet_step(ep, arg) : 1;
 }
 
 /* The paths of the new peers fit into what was made for their predecessors. */
@@ -152,11 +162,21 @@ static int check_channels(const struct ry_ep *ep)
     return RY_OK;
 }
 
+/* One more was lost while they were met, before the last of the collectives that all must be in:
+ * it failed at every survivor alike. They end, since nobody lets them in, and others come. */
+static int turn_away(struct ry_ep *ep)
+{
+    for (uint32_t p = 0; p < ep->n; p++)
+        if (ry_ep_has(ep->join_set, p))
+            ry_mesh_give_up(ep->m, p);
+    return RY_OK;
+}
+
 static int join(struct ry_ep *ep)
 {
     int rc = ry_ep_await(ep, ready_step, NULL);
 
-    if (rc || !ep->join_at)
+    if (rc || !now(ep))
         return rc;
     ep->join_at = 0;
     rc = ry_ctx_rejoin(ep->ctx, ep->join_set);
@@ -168,9 +188,15 @@ static int join(struct ry_ep *ep)
     if (rc == RY_OK)
         rc = check_channels(ep);
     if (rc == RY_OK)
+        rc = ry_mesh_none_lost(ep->m, ep->join_set);
+    if (rc == RY_OK)
         rc = ry_ep_agree(ep->ctx, &ep->attr);
     if (rc == RY_OK)
+        rc = ry_mesh_none_lost(ep->m, ep->join_set);
+    if (rc == RY_OK)
         rc = ry_ep_meet(ep, false);
+    if (rc == RY_ERR_LAUNCH)
+        return turn_away(ep);
     for (uint32_t p = 0; p < ep->n && rc == RY_OK; p++)
         if (ry_ep_has(ep->join_set, p))
             let_in(ep, p);
@@ -183,7 +209,5 @@ int ry_ep_join(struct ry_ep *ep)
 {
     int rc = ry_ep_unsettled(ep) ? ry_ep_settle(ep) : RY_OK;
 
-    if (rc || !ep->join_at || ep->sent + 1 < ep->join_at || ep->combined != ep->sent)
-        return rc;
-    return join(ep);
+    return rc || !now(ep) ? rc : join(ep);
 }

@@ -27,6 +27,8 @@ bool ry_ep_got(struct ry_ep *ep, uint32_t kind, uint64_t gen, uint32_t p)
 
     if (p == ep->pe || g->got[i])
         return true;
+    if (n == 0) /* lost, and its replacement was met half: nothing came by no channel */
+        return false;
     for (uint32_t c = 0; c < n; c++) {
         uint64_t v = look(ep, ry_ep_signal_at(&ep->l, kind, gen, p, c), p);
         bool last = ry_sig_gen(v) == gen && ry_sig_last(v);

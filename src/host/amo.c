@@ -164,8 +164,11 @@ static int amo(struct ry_ctx *ctx, uint64_t op, const uint64_t *dst, uint64_t op
         return ry_fail(RY_ERR_INVALID,
                        "atomic on %p of pe %u: not an aligned heap word, or no such pe",
                        (const void *)dst, pe);
-    if (pe != m->pe)
-        return request(ctx, pe, &q, old);
+    if (pe != m->pe) {
+        int rc = ry_mesh_has_channels(m, pe);
+
+        return rc ? rc : request(ctx, pe, &q, old);
+    }
     value = run_record(ctx, &q, &status); /* one executor per word: the PE that owns it */
     if (old)
         *old = value;

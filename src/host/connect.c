@@ -274,6 +274,14 @@ static bool wanted(const struct ry_mesh *m, uint32_t q, const uint64_t *set)
     return q != m->pe && ry_mesh_in_set(set, q);
 }
 
+int ry_mesh_none_lost(const struct ry_mesh *m, const uint64_t *set)
+{
+    for (uint32_t q = 0; q < m->n_pes; q++)
+        if (q != m->pe && !ry_mesh_in_set(set, q) && ry_peer_state(&m->peers[q]) == RY_PEER_GONE)
+            return ry_fail(RY_ERR_LAUNCH, "pe %u is lost while others are let in", q);
+    return RY_OK;
+}
+
 static int exchange(struct ry_mesh *m, const uint64_t *set, uint64_t deadline_ns)
 {
     size_t mine = blob_offset(m, m->pe, m->n_pes);
@@ -384,7 +392,9 @@ int ry_mesh_reconnect(struct ry_mesh *m, const uint64_t *set, pthread_rwlock_t *
     pthread_rwlock_unlock(lock);
     if (rc)
         return rc;
-    rc = m->boot->ops->barrier(m->boot, deadline_ns);
+    rc = ry_mesh_none_lost(m, set);
+    if (rc == RY_OK)
+        rc = m->boot->ops->barrier(m->boot, deadline_ns);
     pthread_rwlock_wrlock(lock);
     show(m, set, true);
     for (uint32_t q = 0; rc == RY_OK && q < m->n_pes; q++)

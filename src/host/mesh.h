@@ -27,8 +27,8 @@ struct ry_rail_wire {
     uint32_t nic;
     uint32_t backup; /* the rail that the topology names to stand in; RY_RAILS_MAX: none */
     uint32_t distance;
-    uint32_t rkey; /* heap */
-    uint32_t up, downs; /* downs: how often it has gone down */
+    uint32_t rkey;       /* heap */
+    uint32_t up, downs;  /* downs: how often it has gone down */
     uint32_t link_layer; /* as in nic.h */
 };
 
@@ -264,6 +264,10 @@ void ry_mesh_teardown(struct ry_mesh *m);
  * LAUNCH, on every PE alike, where one came back whom not all expect; reconnect: `lock` is taken
  * for writing where agent and proxy must not look. */
 void ry_mesh_forget(struct ry_mesh *m, uint32_t pe);
+/* Before each of those collectives: LAUNCH where this PE knows that one more is lost. The others'
+ * has failed then, and they have gone on; when a replacement of that one has come, the meeting
+ * point would take this PE's part for one of theirs. */
+int ry_mesh_none_lost(const struct ry_mesh *m, const uint64_t *set);
 int ry_mesh_rehello(struct ry_mesh *m, const uint64_t *set, uint64_t deadline_ns);
 int ry_mesh_reconnect(struct ry_mesh *m, const uint64_t *set, pthread_rwlock_t *lock,
                       uint64_t deadline_ns);
@@ -315,6 +319,9 @@ static inline uint64_t ry_mesh_laddr(const struct ry_mesh *m, const void *p)
 /* Why an operation towards the peer must fail now: 0, PEER_LOST, UNREACHABLE (with the line that
  * names peer, rail and cause). */
 int ry_mesh_peer_status(struct ry_mesh *m, uint32_t pe);
+/* Has it channels? One that was made ready for a replacement, which then did not come in, has none:
+ * PEER_LOST. */
+int ry_mesh_has_channels(struct ry_mesh *m, uint32_t pe);
 
 /* One message on one channel; *end: sequence behind it. UNREACHABLE, PEER_LOST, STALLED, INVALID.
  */

@@ -55,6 +55,11 @@ int ry_mesh_peer_status(struct ry_mesh *m, uint32_t pe)
     return RY_OK;
 }
 
+int ry_mesh_has_channels(struct ry_mesh *m, uint32_t pe)
+{
+    return RY_LIKELY(m->peers[pe].n_channels) ? RY_OK : lost(&m->peers[pe]);
+}
+
 static void noted(struct ry_mesh *m)
 {
     __atomic_fetch_add(&m->activity, 1, __ATOMIC_RELAXED);

@@ -50,19 +50,24 @@ static void forget(struct ry_ctx *ctx, uint32_t pe)
     pthread_mutex_unlock(&ctx->amo.lock);
 }
 
+static void drop(struct ry_ctx *ctx, const uint64_t *set)
+{
+    for (uint32_t q = 0; q < ctx->mesh.n_pes; q++) {
+        if (!ry_mesh_in_set(set, q))
+            continue;
+        ry_mesh_forget(&ctx->mesh, q);
+        ry_ctx_unmap_peer(ctx, &ctx->mesh.peers[q]);
+        forget(ctx, q);
+    }
+}
+
 /* What the predecessors had goes, before their successors are met. */
 static void forget_all(struct ry_ctx *ctx, const uint64_t *set)
 {
     struct ry_mesh *m = &ctx->mesh;
 
     pthread_rwlock_wrlock(&ctx->peers_lock);
-    for (uint32_t q = 0; q < m->n_pes; q++) {
-        if (!ry_mesh_in_set(set, q))
-            continue;
-        ry_mesh_forget(m, q);
-        ry_ctx_unmap_peer(ctx, &m->peers[q]);
-        forget(ctx, q);
-    }
+    drop(ctx, set);
     for (uint32_t i = 0; i < m->hello.rails; i++) {
         ry_agent_renew_keys(m, i); /* their keys must be good */
         m->hello.rail[i].up = m->rails_up >> i & 1;
@@ -71,32 +76,61 @@ static void forget_all(struct ry_ctx *ctx, const uint64_t *set)
     pthread_rwlock_unlock(&ctx->peers_lock);
 }
 
-static int let_in(struct ry_ctx *ctx, const uint64_t *set, uint64_t deadline_ns)
+/* They did not come in, since one more is lost: who was met half is as gone as before. Not before
+ * its end, which the agent is told, does anybody come in its place. */
+static int fall_back(struct ry_ctx *ctx, const uint64_t *set, int rc)
+{
+    pthread_rwlock_wrlock(&ctx->peers_lock);
+    drop(ctx, set);
+    pthread_rwlock_unlock(&ctx->peers_lock);
+    return rc;
+}
+
+/* Nobody is met before all of this PE's ends towards their predecessors are closed. */
+static int make_ready(struct ry_ctx *ctx, const uint64_t *set, struct ry_nic_export *ex,
+                      uint64_t deadline_ns)
 {
     struct ry_mesh *m = &ctx->mesh;
-    struct ry_nic_export ex = {.fd = -1};
-    int rc = ry_ctx_agree(ctx, deadline_ns);
+    int rc = ry_mesh_none_lost(m, set);
 
+    if (rc == RY_OK)
+        rc = ry_ctx_agree(ctx, deadline_ns);
     m->hello.barrier_count = ctx->barrier.count;
     m->hello.mallocs = ctx->mallocs;
     for (uint32_t q = 0; q < m->n_pes && rc == RY_OK; q++)
         if (ry_mesh_in_set(set, q))
             rc = await_fenced(ctx, q, deadline_ns);
     if (rc == RY_OK)
-        rc = m->nic->ops->export_seg(m->nic, &ex);
+        rc = m->nic->ops->export_seg(m->nic, ex);
+    if (rc == RY_OK)
+        forget_all(ctx, set);
+    return rc;
+}
+
+static int let_in(struct ry_ctx *ctx, const uint64_t *set, uint64_t deadline_ns)
+{
+    struct ry_mesh *m = &ctx->mesh;
+    struct ry_nic_export ex = {.fd = -1};
+    int rc = make_ready(ctx, set, &ex, deadline_ns);
+
     if (rc)
         return rc;
-    forget_all(ctx, set);
-    rc = ry_mesh_rehello(m, set, deadline_ns);
+    rc = ry_mesh_none_lost(m, set);
+    if (rc == RY_OK)
+        rc = ry_mesh_rehello(m, set, deadline_ns);
     if (rc == RY_OK)
         ry_ctx_take_counts(ctx);
     if (rc == RY_OK)
         rc = ry_ctx_map_peers(ctx, &ex, set, deadline_ns);
     if (rc == RY_OK)
+        rc = ry_mesh_none_lost(m, set);
+    if (rc == RY_OK)
         rc = ry_mesh_reconnect(m, set, &ctx->peers_lock, deadline_ns);
     if (rc == RY_OK)
+        rc = ry_mesh_none_lost(m, set);
+    if (rc == RY_OK)
         rc = ctx->boot->ops->barrier(ctx->boot, deadline_ns);
-    return rc;
+    return rc ? fall_back(ctx, set, rc) : RY_OK;
 }
 
 bool ry_ctx_came(const struct ry_ctx *ctx, uint32_t pe)

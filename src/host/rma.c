@@ -14,7 +14,7 @@ enum {
 _Static_assert((int)RY_MARK_CHANNELS == (int)RY_CHANNELS_MAX,
                "a mark has a place for every channel");
 
-static int check(const struct ry_mesh *m, const void *remote, const void *local, size_t bytes,
+static int check(struct ry_mesh *m, const void *remote, const void *local, size_t bytes,
                  uint32_t pe)
 {
     if (pe >= m->n_pes)
@@ -24,7 +24,7 @@ static int check(const struct ry_mesh *m, const void *remote, const void *local,
                        bytes);
     if (!ry_mesh_in_heap(m, local, bytes))
         return ry_fail(RY_ERR_INVALID, "local address %p + %zu is outside the heap", local, bytes);
-    return RY_OK;
+    return pe == m->pe || m->peers[pe].direct ? RY_OK : ry_mesh_has_channels(m, pe);
 }
 
 /* A peer that plain stores reach, this PE included; NULL: through channels. */

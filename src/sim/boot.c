@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <railyard/status.h>
+
 #include "host/boot_node.h"
+#include "host/error.h"
 #include "sim/world.h"
 
 enum { CTL_LATE_NS = 3000, MEET_NS = 2000 };
@@ -26,35 +29,112 @@ static void wake_meet(struct ry_sim_meet *m)
             ry_sim_wake(i, RY_SIM_APP, w->now_ns + ry_sim_draw(&w->sched_rng, MEET_NS) + 1);
 }
 
-/* All PEs come, the last one lets all go on; parts stay valid until all have left. */
-static int meet(struct ry_boot *b, const void *in, size_t len, uint64_t deadline_ns)
+/* As at the product's meeting point (host/meet_round.c): where one is dead a round is never
+ * complete, and who waits in it is told, but for replacements before their first. */
+static void fail_if_gone(struct ry_sim_meet *m)
+{
+    uint32_t told = m->dead ? m->here & ~m->arriving : 0;
+
+    if (!told)
+        return;
+    m->here &= ~told;
+    m->failed |= told;
+    wake_meet(m);
+}
+
+void ry_sim_meet_lost(uint32_t pe)
 {
     struct ry_sim_meet *m = &ry_sim->meet;
-    uint32_t generation;
+    uint32_t bit = 1u << pe;
+
+    m->dead |= bit;
+    m->asleep &= ~bit;
+    if (ry_sim_stopped(pe)) { /* it finds out when it goes on */
+        m->failed |= m->here & bit;
+        m->asleep |= m->here & bit;
+    }
+    m->here &= ~bit;
+    if (m->left & bit) {
+        m->left &= ~bit;
+        if (!m->left)
+            wake_meet(m);
+    }
+    fail_if_gone(m);
+}
+
+void ry_sim_meet_came(uint32_t pe)
+{
+    struct ry_sim_meet *m = &ry_sim->meet;
+
+    m->dead &= ~(1u << pe);
+    m->failed &= ~(1u << pe);
+    m->arriving |= 1u << pe;
+}
+
+void ry_sim_meet_clear(struct ry_sim_meet *m)
+{
+    for (uint32_t i = 0; i < RY_SIM_PES; i++)
+        free(m->part[i]);
+    memset(m, 0, sizeof(*m));
+}
+
+static bool keep_part(struct ry_sim_meet *m, uint32_t pe, const void *in, size_t len)
+{
+    void *part = realloc(m->part[pe], len + 1);
+
+    if (!part)
+        return false;
+    if (len)
+        memcpy(part, in, len);
+    m->part[pe] = part;
+    m->len[pe] = len;
+    return true;
+}
+
+/* All PEs come, the last one lets all go on; parts stay valid until all have left. */
+static int meet(struct ry_boot *b, const void *in, size_t len, bool differ, uint64_t deadline_ns)
+{
+    struct ry_sim_meet *m = &ry_sim->meet;
+    uint32_t generation, bit = 1u << b->pe, all = (1u << b->n_pes) - 1;
 
     (void)deadline_ns;
     while (m->left) /* the meeting before is not over */
         await_meet(m, b->pe);
+    if (m->dead & bit)
+        return ry_fail(RY_ERR_LAUNCH, "pe %u has been given up", b->pe);
+    if (!keep_part(m, b->pe, in, len))
+        return ry_fail(RY_ERR_NO_MEMORY, "no memory for a meeting");
     generation = m->generation;
-    m->part[b->pe] = (void *)(uintptr_t)in;
-    m->len[b->pe] = len;
-    if (++m->arrived == b->n_pes) {
-        m->arrived = 0;
-        m->left = b->n_pes;
+    m->here |= bit;
+    if (m->here == all) {
+        for (uint32_t i = 0; i < b->n_pes; i++)
+            if (!differ && m->len[i] != len)
+                ry_sim_violate("meeting: pe %u gives %zu bytes, and pe %u gives %zu", b->pe, len, i,
+                               m->len[i]);
+        m->here = m->arriving = 0;
+        m->left = all;
         m->generation++;
         wake_meet(m);
+    } else {
+        fail_if_gone(m);
     }
-    while (m->generation == generation)
+    while (m->generation == generation && !(m->failed & bit))
         await_meet(m, b->pe);
-    return RY_OK;
+    if (!(m->failed & bit))
+        return RY_OK;
+    m->failed &= ~bit;
+    return ry_fail(RY_ERR_LAUNCH, "not all pes are there: %x are dead", m->dead);
 }
 
 static void leave_meet(struct ry_boot *b)
 {
     struct ry_sim_meet *m = &ry_sim->meet;
-    uint32_t generation = m->generation;
+    uint32_t generation = m->generation, bit = 1u << b->pe;
 
-    if (--m->left == 0)
+    if (!(m->left & bit)) /* given up meanwhile */
+        return;
+    m->left &= ~bit;
+    if (!m->left)
         wake_meet(m);
     while (m->left && m->generation == generation)
         await_meet(m, b->pe);
@@ -63,21 +143,25 @@ static void leave_meet(struct ry_boot *b)
 static int sim_allgather(struct ry_boot *b, const void *in, size_t len, void *out,
                          uint64_t deadline)
 {
-    int rc = meet(b, in, len, deadline);
+    int rc = meet(b, in, len, false, deadline);
 
+    if (rc)
+        return rc;
     for (uint32_t i = 0; i < b->n_pes; i++)
         memcpy((uint8_t *)out + i * len, ry_sim->meet.part[i], len);
     leave_meet(b);
-    return rc;
+    return RY_OK;
 }
 
 static int sim_allgatherv(struct ry_boot *b, const void *in, size_t len, void **out, size_t *offs,
                           uint64_t deadline)
 {
-    int rc = meet(b, in, len, deadline);
+    int rc = meet(b, in, len, true, deadline);
     size_t total = 0;
     uint8_t *all;
 
+    if (rc)
+        return rc;
     for (uint32_t i = 0; i < b->n_pes; i++) {
         offs[i] = total;
         total += ry_sim->meet.len[i];
@@ -88,14 +172,15 @@ static int sim_allgatherv(struct ry_boot *b, const void *in, size_t len, void **
         memcpy(all + offs[i], ry_sim->meet.part[i], ry_sim->meet.len[i]);
     *out = all;
     leave_meet(b);
-    return all ? rc : RY_ERR_NO_MEMORY;
+    return all ? RY_OK : RY_ERR_NO_MEMORY;
 }
 
 static int sim_barrier(struct ry_boot *b, uint64_t deadline)
 {
-    int rc = meet(b, NULL, 0, deadline);
+    int rc = meet(b, NULL, 0, false, deadline);
 
-    leave_meet(b);
+    if (rc == RY_OK)
+        leave_meet(b);
     return rc;
 }
 
@@ -204,15 +289,9 @@ static const struct ry_boot_ops ops = {
     .close = sim_close,
 };
 
-/* Forwarders of several sources, or each PE on a node of its own. */
-uint32_t ry_sim_nodes(const struct ry_sim_plan *p)
-{
-    return p->seed & 32 && p->pes > 2 ? 2 : p->pes;
-}
-
 void ry_sim_boot_init(struct ry_sim_world *w, uint32_t pe)
 {
     w->pe[pe].boot =
         (struct ry_boot){.ops = &ops, .pe = pe, .n_pes = w->plan.pes, .job = w->plan.seed};
-    ry_node_split(&w->pe[pe].boot, ry_sim_nodes(&w->plan));
+    ry_node_split(&w->pe[pe].boot, w->plan.nodes);
 }

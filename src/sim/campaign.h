@@ -27,7 +27,8 @@ bool ry_sim_plan_parse(struct ry_sim_plan *p, const char *text);
 void ry_sim_totals_add(struct ry_sim_totals *t, const struct ry_sim_world *w);
 void ry_sim_totals_print(const struct ry_sim_totals *t);
 /* False: the file cannot be written. */
-bool ry_sim_totals_json(const struct ry_sim_totals *t, uint64_t seed, bool swarm, const char *path);
+bool ry_sim_totals_json(const struct ry_sim_totals *t, uint64_t seed, enum ry_sim_family family,
+                        const char *path);
 
 /* shrink.c: drop from a failing plan what it can do without; how many runs that took. */
 uint32_t ry_sim_shrink(struct ry_sim_world *w, struct ry_sim_plan *plan);

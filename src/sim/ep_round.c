@@ -23,7 +23,7 @@ struct round {
     ry_ref_job job;
 };
 
-static enum ry_ep_mode mode(void) { return ry_sim->plan.seed & 16 ? RY_EP_HT : RY_EP_LL; }
+static enum ry_ep_mode mode(void) { return ry_sim->plan.ht ? RY_EP_HT : RY_EP_LL; }
 
 static ry_ep_attr attr_of(void)
 {
@@ -49,10 +49,14 @@ bool ry_sim_ep_make(struct ry_sim_pe *pe)
     struct ry_sim_model *m = pe->model;
     ry_ep_attr attr = attr_of();
     ry_ep *ep = NULL;
-    bool ok = ended(pe, ry_ep_create(pe->ctx, &attr, &ep), "ep create");
+    int rc = ry_ep_create(pe->ctx, &attr, &ep);
 
+    if (pe->boot.incarnation && (rc == RY_ERR_LAUNCH || rc == RY_ERR_PEER_LOST)) {
+        ry_sim_called_off(pe); /* one more was lost before it was in */
+        return false;
+    }
     m->ep = ep;
-    return ok;
+    return ended(pe, rc, "ep create");
 }
 
 void ry_sim_ep_end(struct ry_sim_pe *pe)
@@ -75,7 +79,7 @@ static void make(struct round *r, uint64_t seed)
     r->seed = seed;
     r->job = (ry_ref_job){.attr = attr_of(),
                           .n_pes = ry_sim->plan.pes,
-                          .n_nodes = ry_sim_nodes(&ry_sim->plan),
+                          .n_nodes = ry_sim->plan.nodes,
                           .tokens = r->tokens,
                           .topk_idx = r->ids_of,
                           .topk_weight = r->weights_of,
@@ -160,35 +164,56 @@ static bool came(struct ry_sim_pe *pe, const ry_ep *ep, struct round *r, const r
     return ok;
 }
 
-/* The sums are those of all who take part; where the library says that weight is missing, because a
- * PE was lost under way, they may be those without it. */
+/* PEs of this run that are lost, and whose part may be missing. */
+static uint64_t lost_set(void)
+{
+    uint64_t set = 0;
+
+    for (uint32_t p = 0; p < ry_sim->plan.pes; p++)
+        set |= ry_sim_gone(p) ? 1ull << p : 0;
+    return set;
+}
+
+/* Is it the sum of these, or, where the library says that weight is missing, of these without some
+ * of the lost? */
+static bool fits(struct round *r, uint32_t me, uint32_t t, uint64_t active, bool missing)
+{
+    uint64_t lost = lost_set() & active, absent = 0;
+    uint16_t want[HIDDEN];
+    bool same;
+
+    do {
+        uint64_t set = active & ~absent;
+        ry_ref *ref = reference(r, &set);
+
+        if (!ref)
+            return true; /* it was told */
+        ry_ref_combined_row(ref, me, t, want);
+        ry_ref_destroy(ref);
+        same = !memcmp(r->out[t], want, ROW_BYTES);
+        absent = (absent - lost) & lost; /* the next subset; none at the last one */
+    } while (!same && missing && absent);
+    return same;
+}
+
+/* The sums are those of all who take part, but for what the library says is missing. */
 static bool summed(struct ry_sim_pe *pe, const ry_ep *ep, struct round *r)
 {
     uint32_t me = pe->boot.pe, tokens = r->tokens[me];
     float missing[TOKENS] = {0};
-    uint16_t want[2][HIDDEN];
-    uint64_t active = 0, others;
-    ry_ref *with, *without;
+    uint64_t active = 0;
 
     ry_ep_active(ep, &active);
-    others = active & ~(1ull << ry_sim->plan.crash_pe);
     ry_ep_lost(ep, missing, tokens);
-    with = reference(r, &active);
-    without = reference(r, &others);
-    for (uint32_t t = 0; with && without && t < tokens; t++) {
-        ry_ref_combined_row(with, me, t, want[0]);
-        ry_ref_combined_row(without, me, t, want[1]);
-        if (memcmp(r->out[t], want[0], ROW_BYTES) &&
-            (missing[t] == 0 || memcmp(r->out[t], want[1], ROW_BYTES)))
+    for (uint32_t t = 0; t < tokens; t++) {
+        if (!fits(r, me, t, active, missing[t] != 0))
             ry_sim_violate("ep: pe %u: combine: token %u (experts %d, %d of %llx) has a wrong sum, "
                            "weight missing: %g",
                            me, t, r->ids[me][TOPK * t], r->ids[me][TOPK * t + 1],
                            (unsigned long long)active, (double)missing[t]);
-        if (missing[t] != 0 && !ry_sim->crash.down)
+        if (missing[t] != 0 && !ry_sim_any_gone())
             ry_sim_violate("ep: pe %u: combine: weight is missing, and nobody was lost", me);
     }
-    ry_ref_destroy(with);
-    ry_ref_destroy(without);
     return !ry_sim->failed;
 }
 

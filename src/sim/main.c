@@ -14,7 +14,8 @@ enum { BAD_INPUT = 2, SHORT_TRACE = 60, TICK_RUNS = 256, KEEP_BYTES = 64 << 20 }
 
 struct options {
     uint64_t seed, runs;
-    bool swarm, trace, no_shrink, mutants, quick, runs_set;
+    enum ry_sim_family family;
+    bool trace, no_shrink, mutants, quick, runs_set;
     const char *json, *plan;
 };
 
@@ -26,11 +27,12 @@ static const char usage[] =
     "  --seed S       first seed (1)\n"
     "  --runs N       runs, one seed each (100)\n"
     "  --swarm        more faults a run, in random subsets\n"
+    "  --lossy        as --swarm, and every run loses one PE or two\n"
     "  --plan TEXT    exactly this plan, as a failing run prints it, once; with --runs under as\n"
     "                 many schedules\n"
     "  --mutant NAME  with one clause of one rule broken\n"
     "  --mutants      every mutant (or that of --mutant) until it falls, at most --runs\n"
-    "                 (10000) runs each\n"
+    "                 (10000) runs each; those of rule 16 in lossy runs\n"
     "  --quick        with --mutants: begin at seeds known to make each one fall\n"
     "  --trace        the whole trace of a failing run; of a single run always\n"
     "  --no-shrink    leave a failing run as long as it is\n"
@@ -95,7 +97,9 @@ static int parse(int argc, char **argv, struct options *o)
                 return rc;
             i++;
         } else if (!strcmp(a, "--swarm")) {
-            o->swarm = true;
+            o->family = RY_SIM_SWARM;
+        } else if (!strcmp(a, "--lossy")) {
+            o->family = RY_SIM_LOSSY;
         } else if (!strcmp(a, "--trace")) {
             o->trace = true;
         } else if (!strcmp(a, "--shrink")) {
@@ -112,6 +116,9 @@ static int parse(int argc, char **argv, struct options *o)
     }
     return 0;
 }
+
+static const char *const family_flags[] = {
+    [RY_SIM_FEW] = "", [RY_SIM_SWARM] = " --swarm", [RY_SIM_LOSSY] = " --lossy"};
 
 static void show_trace(const struct ry_sim_world *w, uint32_t lines)
 {
@@ -142,7 +149,7 @@ static void show_failure(struct ry_sim_world *w, const struct options *o)
     show_trace(w, o->trace ? RY_SIM_TRACE : SHORT_TRACE);
     if (!o->plan)
         printf("again: railyard sim --seed %" PRIu64 " --runs 1%s%s%s\n", plan.seed,
-               o->swarm ? " --swarm" : "", ry_mutant ? " --mutant " : "",
+               family_flags[o->family], ry_mutant ? " --mutant " : "",
                ry_mutant ? ry_sim_mutant_name(ry_mutant) : "");
     if (o->no_shrink) {
         show_command(&plan);
@@ -173,7 +180,7 @@ static int campaign(const struct options *o)
     for (uint64_t k = 0; k < o->runs && !t.violations; k++) {
         progress(k, o->runs);
         if (!o->plan)
-            ry_sim_plan_make(&plan, o->seed + k, o->swarm);
+            ry_sim_plan_make(&plan, o->seed + k, o->family);
         else if (!ry_sim_plan_parse(&plan, o->plan))
             return bad(o->plan, "is no plan of the simulator");
         else
@@ -186,7 +193,7 @@ static int campaign(const struct options *o)
             (double)t.runs /
                 ((double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec)));
     ry_sim_totals_print(&t);
-    if (o->json && !ry_sim_totals_json(&t, o->seed, o->swarm, o->json))
+    if (o->json && !ry_sim_totals_json(&t, o->seed, o->family, o->json))
         return bad(o->json, "cannot be written");
     if (t.violations)
         show_failure(&world, o);

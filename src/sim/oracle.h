@@ -43,8 +43,8 @@ struct ry_sim_model {
     uint32_t fetched[RY_SIM_COUNTERS];              /* adds that were run here */
     uint8_t taken[RY_SIM_COUNTERS][RY_SIM_FETCHED]; /* old values handed out */
     uint64_t plain_seen[RY_SIM_PES][RY_SIM_SLOTS];  /* greatest stamp seen here */
-    bool without;  /* it has masked the lost PE */
-    uint64_t left; /* and this is what that one had written here, mixed */
+    uint32_t without;                               /* lost PEs that it has masked, a bit each */
+    uint64_t left[RY_SIM_PES];                      /* and what those had written here, mixed */
     bool got_away; /* the last get is over: nothing writes there any more */
     void *ep;      /* struct ry_ep, when the plan has rounds of it */
 };

@@ -23,16 +23,24 @@ static uint64_t left_by(const struct ry_sim_area *a, uint32_t lost)
     return mix(h, a->plain_in[lost], sizeof(a->plain_in[lost]));
 }
 
+static void still(uint32_t pe, struct ry_sim_model *m, uint32_t lost)
+{
+    uint64_t h = left_by(m->area, lost);
+
+    if (m->left[lost] && h != m->left[lost])
+        ry_sim_violate("mask: pe %u has masked pe %u, and something of it has landed", pe, lost);
+    m->left[lost] = h;
+}
+
 void ry_oracle_masked(uint32_t pe)
 {
     struct ry_sim_model *m = ry_sim_model_of(pe);
-    uint32_t lost = ry_sim->plan.crash_pe;
-    uint64_t h;
 
-    if (pe == lost || !m->without || ry_sim->crash.joined_at)
-        return;
-    h = left_by(m->area, lost);
-    if (m->left && h != m->left)
-        ry_sim_violate("mask: pe %u has masked pe %u, and something of it has landed", pe, lost);
-    m->left = h;
+    for (uint32_t i = 0; i < RY_SIM_LOSSES; i++) {
+        uint32_t lost = ry_sim->plan.loss[i].pe;
+
+        if (ry_sim->lost[i].down && !ry_sim->lost[i].joined_at && pe != lost && m &&
+            m->without >> lost & 1)
+            still(pe, m, lost);
+    }
 }

@@ -45,7 +45,7 @@ void ry_oracle_needless(uint64_t failed)
 
     bool calm = (p->stall_p == 0 || p->stall_ns < 50000) && p->slow_p == 0;
 
-    if (failed && calm && !p->n_faults && !p->chaos.lost_cqe_p && !p->bad_op && !p->crash)
+    if (failed && calm && !p->n_faults && !p->chaos.lost_cqe_p && !p->bad_op && !p->loss[0].at)
         ry_sim_violate("needless: %llu moves without a fault", (unsigned long long)failed);
 }
 
@@ -60,7 +60,7 @@ void ry_sim_check_end(struct ry_sim_world *w)
                                (unsigned long long)m->area->counter[i], m->fetched[i]);
     }
     ry_oracle_states();
-    for (uint32_t p = 0; w->crash.down && p < w->plan.pes; p++)
+    for (uint32_t p = 0; ry_sim_any_gone() && p < w->plan.pes; p++)
         ry_oracle_masked(p);
     ry_oracle_final();
 }

@@ -25,7 +25,7 @@ struct value {
     uint64_t v;
 };
 
-enum { VALUES = 29 };
+enum { VALUES = 35 };
 
 static void values_of(const struct ry_sim_plan *p, struct value *v)
 {
@@ -54,14 +54,26 @@ static void values_of(const struct ry_sim_plan *p, struct value *v)
         {"slots", p->slots},
         {"slow", p->slow_p},
         {"bits", p->bits},
-        {"crash", p->crash},
-        {"crashpe", p->crash_pe},
-        {"back", p->back},
-        {"lives", p->lives},
+        {"crash", p->loss[0].at},
+        {"crashpe", p->loss[0].pe},
+        {"back", p->loss[0].back},
+        {"lives", p->loss[0].lives},
         {"slowagents", p->slow_agents},
+        {"crash2", p->loss[1].at},
+        {"crashpe2", p->loss[1].pe},
+        {"back2", p->loss[1].back},
+        {"lives2", p->loss[1].lives},
+        {"ht", p->ht},
+        {"nodes", p->nodes},
     };
 
     memcpy(v, all, sizeof(all));
+}
+
+static void loss_to(struct ry_sim_loss *l, const struct value *v)
+{
+    *l = (struct ry_sim_loss){(uint32_t)v[0].v, (uint32_t)v[1].v, (uint32_t)v[2].v,
+                              (uint32_t)v[3].v};
 }
 
 static void values_to(struct ry_sim_plan *p, const struct value *v)
@@ -90,11 +102,11 @@ static void values_to(struct ry_sim_plan *p, const struct value *v)
     p->slots = (uint32_t)v[21].v;
     p->slow_p = (uint32_t)v[22].v;
     p->bits = (uint32_t)v[23].v;
-    p->crash = (uint32_t)v[24].v;
-    p->crash_pe = (uint32_t)v[25].v;
-    p->back = (uint32_t)v[26].v;
-    p->lives = (uint32_t)v[27].v;
+    loss_to(&p->loss[0], &v[24]);
     p->slow_agents = v[28].v != 0;
+    loss_to(&p->loss[1], &v[29]);
+    p->ht = v[33].v != 0;
+    p->nodes = (uint32_t)v[34].v;
 }
 
 void ry_sim_plan_print(const struct ry_sim_plan *p, char *to, size_t bytes)
@@ -178,14 +190,28 @@ static bool parse_value(struct ry_sim_plan *p, struct value *v, const char *text
     return true;
 }
 
+/* Two at least survive, and ask things of each other. */
+static bool sane_losses(const struct ry_sim_plan *p)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < RY_SIM_LOSSES; i++) {
+        const struct ry_sim_loss *l = &p->loss[i];
+
+        if (l->pe >= p->pes || (l->lives && l->back) || (l->at && i > n))
+            return false;
+        n += l->at != 0;
+    }
+    return n == 0 || (p->ep && p->pes >= n + 2 && (n == 1 || p->loss[0].pe != p->loss[1].pe));
+}
+
 static bool sane(const struct ry_sim_plan *p)
 {
     return p->pes >= 2 && p->pes <= RY_SIM_PES && p->rails >= 1 && p->rails <= 2 &&
            (unsigned)p->handler <= 2 && p->depth >= 16 && p->depth <= 1024 &&
-           !(p->depth & (p->depth - 1)) && p->ops <= 100000 &&
-           (!p->crash || (p->pes > 2 && p->crash_pe < p->pes && p->ep)) && !(p->lives && p->back) &&
-           p->bits <= 16 && 1u << p->bits >= 2 * p->depth &&
-           (p->slots == 2 || p->slots == 4 || p->slots == 8);
+           !(p->depth & (p->depth - 1)) && p->ops <= 100000 && sane_losses(p) &&
+           (p->nodes == 2 || p->nodes == p->pes) && p->bits <= 16 &&
+           1u << p->bits >= 2 * p->depth && (p->slots == 2 || p->slots == 4 || p->slots == 8);
 }
 
 bool ry_sim_plan_parse(struct ry_sim_plan *p, const char *text)

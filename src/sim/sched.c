@@ -10,8 +10,7 @@ enum {
     STEP_NS = 40,   /* a task that yields at a shared access goes on about this much later */
     RELAX_NS = 150, /* first sleep of a wait */
     RELAX_DOUBLINGS = 7,
-    PROXY_NS = 800, /* a proxy sees a new producer slot this much later */
-    SLOW_NS = 1000000,
+    PROXY_NS = 800,      /* a proxy sees a new producer slot this much later */
     OPENED_NS = 3000,    /* who sleeps until a ring was opened goes on this much later */
     STEPS_MAX = 2000000, /* a run has some 12,000: more is a loop that goes nowhere */
 };
@@ -87,7 +86,7 @@ void ry_sim_slow(void)
         !ry_sim_chance(&w->sched_rng, w->plan.slow_p))
         return;
     t->slow = true;
-    ry_sim_sleep(ry_sim_below(&w->sched_rng, SLOW_NS) + 1);
+    ry_sim_sleep(ry_sim_below(&w->sched_rng, RY_SIM_SLOW_NS) + 1);
     t->slow = false;
 }
 
@@ -165,7 +164,7 @@ void ry_sim_violate(const char *form, ...)
     struct ry_sim_world *w = ry_sim;
     va_list args;
 
-    if (w->failed || (w->running && w->running->pe == w->plan.crash_pe && w->crash.stopped))
+    if (w->failed || (w->running && ry_sim_stopped(w->running->pe)))
         return; /* who was masked and lives may fail as it likes */
     w->failed = true;
     w->horizon_ns = 0;
@@ -215,8 +214,8 @@ static uint64_t drive(struct ry_sim_world *w)
     uint64_t next = RY_SIM_NEVER;
     bool worked = false;
 
-    for (uint32_t i = 0; i < w->plan.pes + (w->crash.left.ctx != NULL); i++) {
-        struct ry_sim_pe *pe = i < w->plan.pes ? &w->pe[i] : &w->crash.left;
+    for (uint32_t i = 0; i < w->plan.pes + w->n_left; i++) {
+        struct ry_sim_pe *pe = i < w->plan.pes ? &w->pe[i] : &w->left[i - w->plan.pes].pe;
 
         if (pe->ctx && pe->ctx->mesh.nic)
             pe->nic_due_ns = ry_min64(pe->nic_due_ns, ry_emu_lands_ns(pe->ctx->mesh.nic));

@@ -83,6 +83,31 @@ static bool drop_ops(struct shrink *s)
     return any;
 }
 
+/* Whole losses first, then that one comes back. */
+static bool drop_losses(struct shrink *s)
+{
+    bool any = false;
+
+    for (uint32_t i = RY_SIM_LOSSES; i-- > 0;) {
+        struct ry_sim_plan p = s->best;
+
+        if (!p.loss[i].at)
+            continue;
+        memmove(&p.loss[i], &p.loss[i + 1], (RY_SIM_LOSSES - i - 1) * sizeof(p.loss[0]));
+        p.loss[RY_SIM_LOSSES - 1] = (struct ry_sim_loss){0};
+        any |= still_fails(s, p);
+    }
+    for (uint32_t i = 0; i < RY_SIM_LOSSES; i++) {
+        struct ry_sim_plan p = s->best;
+
+        if (!p.loss[i].back)
+            continue;
+        p.loss[i].back = 0;
+        any |= still_fails(s, p);
+    }
+    return any;
+}
+
 static bool drop_flags(struct shrink *s)
 {
     struct ry_sim_plan p = s->best;
@@ -93,17 +118,7 @@ static bool drop_flags(struct shrink *s)
         any |= still_fails(s, p);
     }
     p = s->best;
-    if (p.crash) {
-        p.crash = p.back = 0;
-        any |= still_fails(s, p);
-    }
-    p = s->best;
-    if (p.back) {
-        p.back = 0;
-        any |= still_fails(s, p);
-    }
-    p = s->best;
-    if (p.ep && !p.crash) {
+    if (p.ep && !p.loss[0].at) {
         p.ep = false;
         any |= still_fails(s, p);
     }
@@ -113,7 +128,8 @@ static bool drop_flags(struct shrink *s)
         any |= still_fails(s, p);
     }
     p = s->best;
-    if (p.pes > 2 && !p.crash) {
+    if (p.pes > 2 && !p.loss[0].at) {
+        p.nodes = p.nodes == p.pes || p.pes == 3 ? p.pes - 1 : p.nodes;
         p.pes--;
         for (uint32_t i = 0; i < p.n_faults; i++) {
             p.fault[i].pe %= p.pes;
@@ -159,6 +175,7 @@ uint32_t ry_sim_shrink(struct ry_sim_world *w, struct ry_sim_plan *plan)
     w->tracing = false;
     do {
         any = drop_faults(&s);
+        any |= drop_losses(&s);
         any |= drop_flags(&s);
         any |= drop_chaos(&s);
         any |= drop_ops(&s);

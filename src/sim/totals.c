@@ -44,7 +44,8 @@ void ry_sim_totals_print(const struct ry_sim_totals *t)
     printf("violations  %" PRIu64 "\n", t->violations);
 }
 
-bool ry_sim_totals_json(const struct ry_sim_totals *t, uint64_t seed, bool swarm, const char *path)
+bool ry_sim_totals_json(const struct ry_sim_totals *t, uint64_t seed, enum ry_sim_family family,
+                        const char *path)
 {
     const struct ry_sim_mark_count *marks;
     uint32_t n = ry_sim_marks(&marks);
@@ -54,12 +55,14 @@ bool ry_sim_totals_json(const struct ry_sim_totals *t, uint64_t seed, bool swarm
     if (!f)
         return false;
     fprintf(f,
-            "{\"seed\": %" PRIu64 ", \"swarm\": %s, \"runs\": %" PRIu64 ", \"ep_runs\": %" PRIu64
-            ", \"operations\": %" PRIu64 ", \"events\": %" PRIu64 ", \"switches\": %" PRIu64
-            ", \"moves_planned\": %" PRIu64 ", \"moves_failed\": %" PRIu64
-            ", \"replayed\": %" PRIu64 ", \"violations\": %" PRIu64 ", \"faults\": {",
-            seed, swarm ? "true" : "false", t->runs, t->with_ep, t->ops, t->events, t->steps,
-            t->planned, t->failed, t->replayed, t->violations);
+            "{\"seed\": %" PRIu64 ", \"swarm\": %s, \"lossy\": %s, \"runs\": %" PRIu64
+            ", \"ep_runs\": %" PRIu64 ", \"operations\": %" PRIu64 ", \"events\": %" PRIu64
+            ", \"switches\": %" PRIu64 ", \"moves_planned\": %" PRIu64
+            ", \"moves_failed\": %" PRIu64 ", \"replayed\": %" PRIu64 ", \"violations\": %" PRIu64
+            ", \"faults\": {",
+            seed, family == RY_SIM_SWARM ? "true" : "false",
+            family == RY_SIM_LOSSY ? "true" : "false", t->runs, t->with_ep, t->ops, t->events,
+            t->steps, t->planned, t->failed, t->replayed, t->violations);
     for (int i = 0; i <= RY_FAULT_CLEAR; i++) {
         if (t->faults[i]) {
             fprintf(f, "%s\"%s\": %" PRIu64, first ? "" : ", ",

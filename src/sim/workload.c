@@ -27,7 +27,7 @@ static bool alive(struct ry_sim_pe *pe, int rc, const char *what)
     ry_sim->running->relaxed = 0;
     if (rc == RY_OK)
         return true;
-    if (rc == RY_ERR_PEER_LOST && ry_sim->crash.down)
+    if (rc == RY_ERR_PEER_LOST && ry_sim_any_gone())
         return true; /* for the others it was done */
     if (!ry_sim->failed)
         ry_sim_violate("reach: pe %u: %s failed though every peer is reachable: %s (%s)",
@@ -157,22 +157,22 @@ static bool bad_put(struct ry_sim_pe *pe, uint32_t to)
     return quiet(pe);
 }
 
-/* Nobody asks anything of a PE that will crash. */
+/* Nobody asks anything of a PE that will be lost. */
 bool ry_sim_one_op(struct ry_sim_pe *pe, uint64_t *rng)
 {
     struct ry_sim_model *m = pe->model;
     uint32_t n = ry_sim->plan.pes, me = pe->boot.pe;
     uint32_t to = (me + 1 + (uint32_t)ry_sim_below(rng, n - 1)) % n;
-    bool mortal = ry_sim->plan.crash && me == ry_sim->plan.crash_pe && !pe->boot.incarnation;
+    bool mortal = ry_sim_mortal(me) && !pe->boot.incarnation;
 
     if (ry_sim->plan.hot)
         to = (me + 1) % n;
-    if (ry_sim->plan.crash && to == ry_sim->plan.crash_pe)
-        to = (to + 1) % n != me ? (to + 1) % n : (to + 2) % n;
+    while (to == me || ry_sim_mortal(to))
+        to = (to + 1) % n;
     ry_sim->ops++;
     ry_oracle_look(me);
     ry_oracle_got_away(me);
-    if (ry_sim->crash.down)
+    if (ry_sim_any_gone())
         ry_oracle_masked(me);
     if (me == 0)
         ry_oracle_states();
@@ -215,6 +215,8 @@ bool ry_sim_prepare(struct ry_sim_pe *pe)
         return false;
     if (!pe->boot.incarnation)
         ry_sim_ready(ry_sim);
+    else
+        ry_sim->live_apps++;
     return true;
 }
 
@@ -231,7 +233,7 @@ static void end(struct ry_sim_pe *pe)
         alive(pe, ry_barrier(pe->ctx), "barrier");
     ry_oracle_look(pe->boot.pe);
     pe->finished = true;
-    if (!w->crash.stopped || pe->boot.pe != w->plan.crash_pe) /* that one is not waited for */
+    if (!ry_sim_stopped(pe->boot.pe)) /* that one is not waited for */
         w->live_apps--;
 }
 
@@ -241,9 +243,10 @@ void ry_sim_app(void *arg)
     uint64_t rng = ry_sim->plan.seed * 31 + pe->boot.pe;
     bool ok = true;
 
-    if (ry_sim->plan.crash) {
+    if (ry_sim->plan.loss[0].at) {
         ry_sim_crash_app(pe);
-        end(pe);
+        if (pe->rc != RY_ERR_LAUNCH) /* its start was called off */
+            end(pe);
         return;
     }
     ok = ry_sim_prepare(pe);

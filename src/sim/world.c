@@ -213,6 +213,10 @@ static void main_task(void *arg)
     uint32_t i = pe->boot.pe;
     int rc = join_world(w, pe, i);
 
+    if (rc == RY_ERR_LAUNCH && pe->boot.incarnation) {
+        ry_sim_called_off(pe);
+        return;
+    }
     if (rc) {
         ry_sim_violate("start: pe %u could not start: %s", i, ry_last_error());
         return;
@@ -250,7 +254,8 @@ bool ry_sim_pe_make(struct ry_sim_world *w, uint32_t i)
     pe->finished = pe->stepping = false;
     pe->rc = 0;
     ry_sim_workload_init(w, i);
-    w->live_apps++;
+    if (!pe->boot.incarnation) /* a replacement counts once it is in */
+        w->live_apps++;
     start(w, i, RY_SIM_APP, main_task);
     return true;
 }
@@ -303,10 +308,24 @@ static void free_ctx(struct ry_ctx *ctx)
     free(ctx);
 }
 
+/* One heap for each PE stays for the next run. */
+static void free_left(struct ry_sim_world *w)
+{
+    for (uint32_t i = 0; i < w->n_left; i++) {
+        struct ry_sim_pe *left = &w->left[i].pe, *pe = &w->pe[left->boot.pe];
+
+        free_ctx(left->ctx);
+        if (pe->heap)
+            free(left->heap);
+        else
+            pe->heap = left->heap;
+        left->ctx = NULL;
+    }
+    w->n_left = 0;
+}
+
 static void take_down(struct ry_sim_world *w)
 {
-    struct ry_sim_pe *left = &w->crash.left;
-
     for (uint32_t i = 0; i < RY_SIM_TASKS; i++) {
         w->task[i].coro.run = NULL;
         w->task[i].slow = false; /* else the next run would not begin as a first one does */
@@ -316,18 +335,17 @@ static void take_down(struct ry_sim_world *w)
         ry_sim_workload_fini(&w->pe[i]);
         close_mesh(w->pe[i].ctx);
     }
-    ry_sim_workload_fini(left);
-    close_mesh(left->ctx);
+    for (uint32_t i = 0; i < w->n_left; i++) {
+        ry_sim_workload_fini(&w->left[i].pe);
+        close_mesh(w->left[i].pe.ctx);
+    }
     for (uint32_t i = 0; i < w->plan.pes; i++) {
         free_ctx(w->pe[i].ctx);
         w->pe[i].ctx = NULL;
     }
-    free_ctx(left->ctx);
-    if (w->pe[w->plan.crash_pe].heap)
-        free(left->heap);
-    else
-        w->pe[w->plan.crash_pe].heap = left->heap;
-    memset(&w->crash, 0, sizeof(w->crash));
+    free_left(w);
+    ry_sim_meet_clear(&w->meet);
+    memset(w->lost, 0, sizeof(w->lost));
 }
 
 static void describe_slots(const struct ry_out_channel *oc, const struct ry_peer *far)
@@ -400,7 +418,6 @@ bool ry_sim_once(struct ry_sim_world *w, const struct ry_sim_plan *plan)
     w->ready = 0;
     for (uint32_t i = 0; i < RY_SIM_TASKS; i++)
         w->wake_ns[i] = RY_SIM_NEVER;
-    memset(&w->meet, 0, sizeof(w->meet));
     w->skip_max = plan->point_p ? 2 * 65536 / plan->point_p + 1 : 0;
     ry_sim_skip_draw(w);
     ry_sim_counter_mask = (uint16_t)((1u << plan->bits) - 1);

@@ -18,6 +18,10 @@ enum {
     RY_SIM_CTL = 128,             /* control messages on their way to one PE */
     RY_SIM_TRACE = 400,
     RY_SIM_FAULTS = 12,
+    RY_SIM_SLOW_NS = 1000000, /* longest sleep of a slow thread */
+    RY_SIM_LOSSES = 2,        /* of PEs in one run */
+    RY_SIM_LEFT = 16,         /* processes that have ended in one run */
+    RY_SIM_EVENTS = 40,       /* news of the bootstrap for one PE */
 };
 #define RY_SIM_NEVER UINT64_MAX
 
@@ -45,6 +49,17 @@ struct ry_sim_fault {
     bool done;
 };
 
+/* A PE ends, or is only stopped; in ns. */
+struct ry_sim_loss {
+    uint32_t at; /* so long after the start; 0: none does */
+    uint32_t pe;
+    uint32_t back;  /* and a replacement comes so much later; 0: none does */
+    uint32_t lives; /* or it was only stopped, and goes on so much later; 0: it is dead */
+};
+
+/* Families of plans: few faults, rare pairs of them, and those in which a PE is always lost. */
+enum ry_sim_family { RY_SIM_FEW, RY_SIM_SWARM, RY_SIM_LOSSY };
+
 /* What one run is: all of it follows from the seed. */
 struct ry_sim_plan {
     uint64_t seed;
@@ -54,6 +69,8 @@ struct ry_sim_plan {
     uint32_t depth;
     uint32_t ops;        /* of each application */
     bool ep;             /* with dispatch and combine rounds */
+    bool ht;             /* of the high-throughput mode */
+    uint32_t nodes;      /* of several PEs, or each PE on a node of its own */
     bool second;         /* a second initiator on each PE */
     bool hot;            /* all of a PE's operations go to one peer */
     uint32_t slots;      /* buffers in rotation: 2 or 8 */
@@ -66,10 +83,7 @@ struct ry_sim_plan {
     bool slow_agents;    /* nobody but agents does */
     uint32_t bits;       /* that a NIC's counters count for: 16, or as few as a ring needs */
     uint32_t ctl_loss_p; /* a control message is lost, or doubled */
-    uint32_t crash;      /* PE crash_pe ends this long after the start, in ns; 0: none does */
-    uint32_t crash_pe;
-    uint32_t back;  /* and a replacement comes so much later; 0: none does */
-    uint32_t lives; /* or it was only stopped, and goes on so much later; 0: it is dead */
+    struct ry_sim_loss loss[RY_SIM_LOSSES]; /* the second one only where there is a first */
     struct ry_emu_chaos chaos;
     uint64_t seq_first, epoch_first;
     uint32_t n_faults;
@@ -83,9 +97,9 @@ struct ry_sim_pe {
     uint64_t nic_due_ns;
     struct ry_sim_ctl ctl[RY_SIM_CTL]; /* control messages to it, in no order */
     uint32_t n_ctl;
-    uint64_t told;                 /* how often its proxy was told to look */
-    struct ry_boot_event event[2]; /* a PE was lost, and joined: for the agent, at event_ns */
-    uint64_t event_ns[2];
+    uint64_t told;                             /* how often its proxy was told to look */
+    struct ry_boot_event event[RY_SIM_EVENTS]; /* PEs lost, and come: for the agent, at event_ns */
+    uint64_t event_ns[RY_SIM_EVENTS];
     uint32_t n_events, seen_events;
     void *model; /* the workload's account */
     bool finished;
@@ -94,22 +108,32 @@ struct ry_sim_pe {
     char error[256];
 };
 
-struct ry_sim_meet { /* one collective of the bootstrap under way */
-    uint32_t arrived, left, generation;
-    uint32_t asleep; /* in it, a bit each */
+struct ry_sim_meet {     /* one collective of the bootstrap under way; sets of PEs are a bit each */
+    uint32_t here, left; /* who waits in it; who has its result to take */
+    uint32_t generation;
+    uint32_t asleep;   /* in it */
+    uint32_t failed;   /* who was told that it cannot be complete */
+    uint32_t dead;     /* lost, and nobody has come in their place */
+    uint32_t arriving; /* replacements before their first */
     size_t len[RY_SIM_PES];
-    void *part[RY_SIM_PES];
+    void *part[RY_SIM_PES]; /* a copy: who gave it may end */
 };
 
-struct ry_sim_crash {
+/* What became of one loss of the plan. */
+struct ry_sim_lost {
     uint64_t at_ns;                /* 0: not known yet */
-    uint64_t system_ns;            /* when the system takes the NIC down, 0: it has */
     uint64_t back_ns;              /* when a replacement comes; 0: never, or it has */
-    uint64_t lives_ns;             /* when it goes on, if it only stopped; 0: never, or it has */
+    uint64_t lives_ns;             /* when it goes on, if it only stopped; 0: never */
     bool down;                     /* it has happened */
     bool stopped;                  /* and it was only stopped: its NIC works on */
-    struct ry_sim_pe left;         /* what it left behind, kept to the end of the run */
+    bool called_off;               /* the start of its replacement has failed */
     uint64_t masked_at, joined_at; /* rounds */
+};
+
+/* What a process left behind, kept to the end of the run. */
+struct ry_sim_left {
+    struct ry_sim_pe pe;
+    uint64_t system_ns; /* when the system takes its NIC down, 0: it has */
 };
 
 struct ry_sim_world {
@@ -127,7 +151,9 @@ struct ry_sim_world {
     struct ry_sim_task task[RY_SIM_TASKS];
     struct ry_sim_pe pe[RY_SIM_PES];
     struct ry_sim_meet meet;
-    struct ry_sim_crash crash;
+    struct ry_sim_lost lost[RY_SIM_LOSSES];
+    struct ry_sim_left left[RY_SIM_LEFT];
+    uint32_t n_left;
     struct ry_sim_task *running;
     uint32_t live_apps;
     bool settling; /* no application lives, and the agents go on */
@@ -190,15 +216,27 @@ bool ry_sim_once(struct ry_sim_world *w, const struct ry_sim_plan *plan);
 bool ry_sim_pe_make(struct ry_sim_world *w, uint32_t pe);
 
 /* crash.c */
-/* Is it the PE of this run that crashed? Its replacement is another one to the oracles. */
+/* Has that PE been lost? Its replacement is another one to the oracles. Has any? */
 bool ry_sim_gone(uint32_t pe);
+bool ry_sim_any_gone(void);
+/* Was it lost, and only stopped? */
+bool ry_sim_stopped(uint32_t pe);
+/* Is it lost in this run, sooner or later? */
+bool ry_sim_mortal(uint32_t pe);
 /* Do what is due, and when is the next thing? */
 uint64_t ry_sim_crash_step(struct ry_sim_world *w);
+/* The start of the running task's PE, a replacement, has failed: another one will come. */
+void ry_sim_called_off(struct ry_sim_pe *pe);
+
+/* crash_app.c: what the applications of such a run do. */
 void ry_sim_crash_app(struct ry_sim_pe *pe);
 
 /* boot.c */
-uint32_t ry_sim_nodes(const struct ry_sim_plan *p);
 void ry_sim_boot_init(struct ry_sim_world *w, uint32_t pe);
+/* The meeting point notices that a PE has ended; that a replacement of it has come. */
+void ry_sim_meet_lost(uint32_t pe);
+void ry_sim_meet_came(uint32_t pe);
+void ry_sim_meet_clear(struct ry_sim_meet *m);
 /* When the next control message to a PE arrives. */
 uint64_t ry_sim_ctl_due(uint32_t pe);
 
@@ -211,6 +249,6 @@ void ry_sim_workload_fini(struct ry_sim_pe *pe);
 void ry_sim_check_end(struct ry_sim_world *w);
 
 /* plan.c: everything that follows from a seed. */
-void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, bool swarm);
+void ry_sim_plan_make(struct ry_sim_plan *p, uint64_t seed, enum ry_sim_family family);
 
 #endif

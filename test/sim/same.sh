@@ -17,6 +17,19 @@ if cmp -s "$tmp/a" "$tmp/c"; then
     exit 1
 fi
 
+# runs with losses: the same twice, and a printed plan fails again
+"$bin" sim --seed 9 --runs 1 --lossy --trace >"$tmp/l1" 2>/dev/null
+"$bin" sim --seed 9 --runs 1 --lossy --trace >"$tmp/l2" 2>/dev/null
+cmp "$tmp/l1" "$tmp/l2"
+rc=0
+"$bin" sim --runs 2000 --lossy --mutant mask-alone >"$tmp/m" 2>/dev/null || rc=$?
+[ "$rc" -eq 1 ] || { echo "mask-alone gave exit status $rc, not 1"; exit 1; }
+grep -q '^again: railyard sim --seed [0-9]* --runs 1 --lossy --mutant mask-alone$' "$tmp/m"
+lossy=$(sed -n "s/^again: railyard sim --mutant mask-alone --plan '\(.*\)'$/\1/p" "$tmp/m")
+rc=0
+"$bin" sim --mutant mask-alone --no-shrink --plan "$lossy" >"$tmp/p" 2>/dev/null || rc=$?
+[ "$rc" -eq 1 ] || { echo "the printed plan with a loss does not fail again"; exit 1; }
+
 # a broken rule: both runs fail alike, and the printed plan repeats the shortened failure
 for i in 1 2; do
     rc=0
