@@ -96,21 +96,32 @@ static int one(struct perf_pe *p, uint64_t i, uint64_t size, bool wait)
                 : ry_get_nbi(p->ctx, p->landing + at, p->window + at, size, p->peer);
 }
 
-/* Operations under way: two halves of what --outstanding says, each with a mark behind it. While
- * the older is waited for the younger is under way, so that the link never runs dry. */
+/* Operations under way: parts of some, each with a mark behind it. Before a new one begins the
+ * oldest of them is waited for, so that the link never runs dry. */
+enum { PART = 8, PARTS_MAX = PERF_OUTSTANDING_MAX / PART };
+
 struct flow {
-    ry_mark mark[2];
-    uint64_t halves;
+    uint64_t part, at_once; /* operations of a part, parts that are under way */
+    uint64_t parts;
+    ry_mark mark[PARTS_MAX];
 };
+
+static void flow_begin(struct flow *f, const struct perf_pe *p)
+{
+    uint64_t half = p->job->outstanding / 2;
+    f->part = half < PART ? half : PART;
+    f->at_once = p->job->outstanding / f->part;
+    f->parts = 0;
+}
 
 /* n more operations from number *i on. */
 static int flow_on(struct perf_pe *p, struct flow *f, uint64_t *i, uint64_t n, uint64_t size)
 {
     int rc = RY_OK;
-    for (uint64_t k = 0; rc == RY_OK && k < n; f->halves += rc == RY_OK) {
-        uint64_t half = p->job->outstanding / 2, part = n - k < half ? n - k : half;
-        ry_mark *mark = &f->mark[f->halves % 2];
-        if (f->halves >= 2)
+    for (uint64_t k = 0; rc == RY_OK && k < n; f->parts += rc == RY_OK) {
+        uint64_t part = n - k < f->part ? n - k : f->part;
+        ry_mark *mark = &f->mark[f->parts % f->at_once];
+        if (f->parts >= f->at_once)
             rc = ry_mark_wait(p->ctx, mark);
         for (uint64_t j = 0; rc == RY_OK && j < part; j++)
             rc = one(p, (*i)++, size, false);
@@ -124,14 +135,15 @@ static int flow_on(struct perf_pe *p, struct flow *f, uint64_t *i, uint64_t n, u
 /* Wait for all of them. */
 static int flow_end(struct perf_pe *p, struct flow *f)
 {
-    int rc = f->halves ? ry_mark_wait(p->ctx, &f->mark[(f->halves - 1) % 2]) : RY_OK;
-    f->halves = 0;
+    int rc = f->parts ? ry_mark_wait(p->ctx, &f->mark[(f->parts - 1) % f->at_once]) : RY_OK;
+    f->parts = 0;
     return rc;
 }
 
 static int batch(struct perf_pe *p, uint64_t *i, uint64_t n, uint64_t size)
 {
-    struct flow f = {.halves = 0};
+    struct flow f;
+    flow_begin(&f, p);
     int rc = flow_on(p, &f, i, n, size);
     return rc == RY_OK ? flow_end(p, &f) : rc;
 }
@@ -256,8 +268,9 @@ static int measure_flow(struct perf_pe *p, struct ry_perf_row *row, uint64_t *i,
     bool timed = p->job->duration_ns != 0;
     int rc = RY_OK;
     while (rc == RY_OK && (timed ? *s < limit_s : n < row->iters)) {
-        struct flow f = {.halves = 0};
+        struct flow f;
         uint64_t len = stretch(p, row, turn);
+        flow_begin(&f, p);
         if (!timed || turn++ < COPIES_OF_TIMED)
             copy_some(copies, row->bytes, *i, len < COPY_AT_ONCE ? len : COPY_AT_ONCE);
         double t0 = ry_tool_now_s(), now = t0;

@@ -37,11 +37,13 @@ tr '\r' '\n' < /tmp/moved.log | tail -n 12
 wrong=$(tr ',{}[]' '\n' < /tmp/moved.json | sed -n 's/^ *"wrong": *//p' | head -n 1)
 echo "moved_run: b0 got another address: exit $rc, $wrong wrong"
 [ $rc = 0 ] && [ "$wrong" = 0 ] || exit 1
-grep -q "switched from rail rxe_[ab]0" /tmp/moved.log || {
-    echo "moved_run: no channel left the address that is gone"
-    exit 1
-}
-grep -q "returned from rail" /tmp/moved.log || {
-    echo "moved_run: no channel came back by the new one"
-    exit 1
-}
+for node in a b; do
+    grep -q "switched from rail rxe_${node}0" /tmp/moved.log || {
+        echo "moved_run: no channel of node $node left the address that is gone"
+        exit 1
+    }
+    grep -q "returned from rail rxe_${node}1" /tmp/moved.log || {
+        echo "moved_run: no channel of node $node came back by the new one"
+        exit 1
+    }
+done

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the verbs backend share. Locks, outermost first:
- *   rail.cq_lock  the completion queue and the table of queue pairs
- *   qp.lock       posting to one queue pair; held as long as the driver takes, so that whoever
- * polls does without it poster.lock   what the rail's posting thread has to do qp.cqe_lock writing
- * the one CQE of a queue pair Control calls (nic.h) come from one thread at a time and take a lock
- * only for what kick and drive touch too. */
+ *
+ *   rail.cq_lock   the completion queue and the table of queue pairs
+ *   qp.lock        posting to one queue pair; held as long as the driver takes, so that whoever
+ *                  polls does without it
+ *   poster.lock    what the rail's posting thread has to do
+ *   qp.cqe_lock    writing the one CQE of a queue pair
+ *
+ * Control calls (nic.h) come from one thread at a time and take a lock only for what kick and drive
+ * touch too. */
 #ifndef RY_NIC_VERBS_INT_H
 #define RY_NIC_VERBS_INT_H
 
