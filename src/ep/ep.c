@@ -115,11 +115,11 @@ static void plan(struct ry_ep *ep)
     for (uint32_t p = 0; p < ep->n; p++) {
         uint32_t node = ry_place_node(pl, p);
 
-        ry_ep_add(ep->active, p);
-        ry_ep_add(ep->told, p);
-        ry_ep_add(ep->node_set + (size_t)node * ep->words, p);
+        ry_set_add(ep->active, p);
+        ry_set_add(ep->told, p);
+        ry_set_add(ep->node_set + (size_t)node * ep->words, p);
         if (p != ep->pe && !ep->m->peers[p].direct)
-            ry_ep_add(ep->by_nic, p);
+            ry_set_add(ep->by_nic, p);
         if (node != ep->node && ry_place_forwarder(pl, p, ep->node) == ep->pe)
             ep->place_source[ry_place_forward_place(pl, p, ep->node)] = p;
     }
@@ -408,7 +408,7 @@ static int combine_recv(struct ry_ep *ep, void *out, size_t out_stride)
     for (uint32_t i = 0; i < ep->words; i++)
         ep->told[i] = ~g->without[i];
     for (uint32_t p = ep->n; p < ep->words * 64; p++)
-        ep->told[p / 64] &= ~(1ull << (p % 64));
+        ry_set_drop(ep->told, p);
     return RY_OK;
 }
 

@@ -135,7 +135,7 @@ static inline struct ry_ep_gen *ry_ep_gen_of(struct ry_ep *ep, uint64_t gen)
 }
 static inline bool ry_ep_on(const struct ry_ep *ep, uint32_t p)
 {
-    return ep->active[p / 64] >> (p % 64) & 1;
+    return ry_set_has(ep->active, p);
 }
 /* Local address of what stands at `offset` of the block. */
 static inline void *ry_ep_here(struct ry_ep *ep, uint64_t offset) { return ep->block + offset; }
@@ -164,11 +164,6 @@ static inline uint32_t ry_ep_turn(const struct ry_ep *ep, uint32_t i)
 {
     return (ep->pe + 1 + i) % ep->n;
 }
-static inline bool ry_ep_has(const uint64_t *set, uint32_t i)
-{
-    return set[i / 64] >> (i % 64) & 1;
-}
-static inline void ry_ep_add(uint64_t *set, uint32_t i) { set[i / 64] |= 1ull << (i % 64); }
 static inline const uint8_t *ry_ep_y(const struct ry_ep_gen *g, uint64_t row)
 {
     return g->y + row * g->y_stride;

@@ -222,8 +222,8 @@ static int check_node(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t node)
     for (uint32_t d = 0; d < ry_place_node_size(&ep->l.place, node) && rc == RY_OK; d++) {
         uint32_t p = first + d;
 
-        if (came_crossed(ep, g, node) ? !ry_ep_has(marks, d) : !ry_ep_on(ep, p))
-            ry_ep_add(g->without, p);
+        if (came_crossed(ep, g, node) ? !ry_set_has(marks, d) : !ry_ep_on(ep, p))
+            ry_set_add(g->without, p);
         else if (!came_crossed(ep, g, node))
             rc = ry_ep_wrong_rows(ep, RY_EP_COMBINE, p, g->got_rows[RY_EP_COMBINE * ep->n + p],
                                   g->own[p]);
@@ -273,11 +273,11 @@ static uint32_t parts_of(struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t t
     for (uint32_t d = 0; d < size; d++) {
         uint32_t p = first + d, row;
 
-        if (!ry_ep_has(to, p))
+        if (!ry_set_has(to, p))
             continue;
         any = true;
         row = ep->rank[p]++;
-        if (crossed || ry_ep_has(g->without, p))
+        if (crossed || ry_set_has(g->without, p))
             continue;
         ep->part[n++] =
             node == ep->node

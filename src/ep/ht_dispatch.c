@@ -47,8 +47,8 @@ static void choose(struct ry_ep *ep, struct ry_ep_gen *g)
             if (e < 0)
                 continue;
             p = ry_place_expert_pe(&ep->l.place, (uint32_t)e);
-            g->own[p] += !ry_ep_has(to, p);
-            ry_ep_add(to, p);
+            g->own[p] += !ry_set_has(to, p);
+            ry_set_add(to, p);
         }
     }
 }
@@ -209,7 +209,7 @@ static void near_store(struct ry_ep *ep, struct ry_ep_gen *g, const ry_ep_input 
             uint32_t p = ep->node_first + d;
             uint8_t *record = ry_ep_direct(ep, p);
 
-            if (!record || !ry_ep_has(to, p))
+            if (!record || !ry_set_has(to, p))
                 continue;
             if (!staged && !made) {
                 head_make(ep, g, t, ep->scratch);
@@ -229,7 +229,7 @@ static void near_store(struct ry_ep *ep, struct ry_ep_gen *g, const ry_ep_input 
 static int send_to(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t kind, uint32_t p)
 {
     memset(ep->one, 0, ep->words * sizeof(*ep->one));
-    ry_ep_add(ep->one, p);
+    ry_set_add(ep->one, p);
     return ry_ep_ht_send_tokens(ep, g, kind, p, ep->one,
                                 ry_ep_record_at(&ep->l, g->gen, ry_ep_ht_before(ep, g, p, ep->pe)),
                                 g->own[p]);

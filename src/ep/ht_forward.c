@@ -36,9 +36,9 @@ static int read_ids(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t place, uint3
             if (ids[k] < 0 || (uint32_t)ids[k] >= ep->l.place.experts)
                 continue;
             d = ry_place_expert_pe(&ep->l.place, (uint32_t)ids[k]) - ep->node_first;
-            if (d >= ep->node_size || ry_ep_has(bring, d))
+            if (d >= ep->node_size || ry_set_has(bring, d))
                 continue;
-            ry_ep_add(bring, d);
+            ry_set_add(bring, d);
             ep->rank[d]++;
         }
     }
@@ -63,7 +63,7 @@ static void store_rows(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t place, ui
         for (uint32_t d = 0; d < ep->node_size; d++) {
             uint8_t *to = ry_ep_direct(ep, ep->node_first + d);
 
-            if (!to || !ry_ep_has(bring, d))
+            if (!to || !ry_set_has(bring, d))
                 continue;
             to += ry_ep_record_at(
                 &ep->l, g->gen, ry_ep_ht_before(ep, g, ep->node_first + d, source) + ep->rank[d]++);
@@ -87,7 +87,7 @@ static int send_rows(struct ry_ep *ep, struct ry_ep_gen *g, uint32_t place, uint
         struct ry_ep_stream s = ry_ep_stream_open(ep, RY_EP_FORWARD, g->gen, p, c);
 
         for (; row < begin[c + 1]; from++) {
-            if (!ry_ep_has(ry_ep_ht_bring(ep, g, place, from), d))
+            if (!ry_set_has(ry_ep_ht_bring(ep, g, place, from), d))
                 continue;
             ry_ep_stream_write(&s, to + row * ep->l.record_bytes,
                                ry_ep_landing_at(&ep->l, g->gen, place, from), ep->l.record_bytes,
@@ -205,9 +205,9 @@ static void sum_row(struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t place,
     uint32_t n = 0;
 
     for (uint32_t d = 0; d < ep->node_size; d++)
-        if (ry_ep_has(bring, d)) {
+        if (ry_set_has(bring, d)) {
             ep->part[n] = ry_ep_ht_part(ep, g, place, d, ep->rank[d]++);
-            n += !ry_ep_has(g->without, ep->node_first + d);
+            n += !ry_set_has(g->without, ep->node_first + d);
         }
     for (uint32_t i = 0; i < ep->l.hidden; i += BLOCK) {
         uint32_t width = ry_min32(BLOCK, ep->l.hidden - i);
@@ -230,8 +230,8 @@ static uint64_t mark(struct ry_ep *ep, const struct ry_ep_gen *g, uint32_t place
 
     memset(set, 0, words * sizeof(*set));
     for (uint32_t d = 0; d < ep->node_size; d++)
-        if (!ry_ep_has(g->without, ep->node_first + d))
-            ry_ep_add(set, d);
+        if (!ry_set_has(g->without, ep->node_first + d))
+            ry_set_add(set, d);
     return at;
 }
 

@@ -52,11 +52,11 @@ static void adopt(struct ry_ep *ep, const struct state *s, const uint8_t *all, s
     memcpy(ep->active, active, ep->words * sizeof(*active));
     for (uint32_t p = 0; p < ep->n; p++)
         if (((const struct state *)(const void *)(all + p * bytes))->fresh)
-            ry_ep_add(ep->active, p);
+            ry_set_add(ep->active, p);
     memcpy(ep->told, ep->active, ep->words * sizeof(*active));
     for (uint32_t p = 0; p < ep->n; p++)
         if (!ry_ep_on(ep, p))
-            ry_ep_add(ep->gone, p);
+            ry_set_add(ep->gone, p);
 }
 
 int ry_ep_meet(struct ry_ep *ep, bool fresh)
@@ -95,7 +95,7 @@ bool ry_ep_join_due(const struct ry_ep *ep)
     if (ep->join_at)
         return false;
     for (uint32_t p = 0; p < ep->n; p++) {
-        if (!ry_ep_has(ep->gone, p))
+        if (!ry_set_has(ep->gone, p))
             continue;
         if (ry_ep_on(ep, p) || !ry_ctx_waits(ep->ctx, p))
             return false;
@@ -124,13 +124,11 @@ static void forget(struct ry_ep *ep, uint32_t p)
 
 static void let_in(struct ry_ep *ep, uint32_t p)
 {
-    uint64_t bit = 1ull << (p % 64);
-
-    ep->active[p / 64] |= bit;
-    ep->gone[p / 64] &= ~bit;
-    ep->by_nic[p / 64] &= ~bit;
+    ry_set_add(ep->active, p);
+    ry_set_drop(ep->gone, p);
+    ry_set_drop(ep->by_nic, p);
     if (!ep->m->peers[p].direct)
-        ep->by_nic[p / 64] |= bit;
+        ry_set_add(ep->by_nic, p);
 }
 
 /* Is the join that was agreed on before the dispatch that this PE begins? */
@@ -145,7 +143,7 @@ static bool now(const struct ry_ep *ep)
 static int ready_step(struct ry_ep *ep, void *arg)
 {
     for (uint32_t p = 0; p < ep->n && now(ep); p++)
-        if (ry_ep_has(ep->join_set, p) && !ry_ctx_came(ep->ctx, p))
+        if (ry_set_has(ep->join_set, p) && !ry_ctx_came(ep->ctx, p))
             return 0;
     return now(ep) && !RY_MUT(RY_MUT_JOIN_OWING) ? ry_ep_quiet_step(ep, arg) : 1;
 }
@@ -154,7 +152,7 @@ static int ready_step(struct ry_ep *ep, void *arg)
 static int check_channels(const struct ry_ep *ep)
 {
     for (uint32_t p = 0; p < ep->n; p++)
-        if (ry_ep_has(ep->join_set, p) && ep->m->peers[p].n_channels > ep->channels)
+        if (ry_set_has(ep->join_set, p) && ep->m->peers[p].n_channels > ep->channels)
             return ry_fail(RY_ERR_CONFIG,
                            "pe %" PRIu32 " comes back with %" PRIu32 " channels, and %" PRIu32
                            " are the most: give it the rails of its predecessor",
@@ -167,7 +165,7 @@ static int check_channels(const struct ry_ep *ep)
 static int turn_away(struct ry_ep *ep)
 {
     for (uint32_t p = 0; p < ep->n; p++)
-        if (ry_ep_has(ep->join_set, p))
+        if (ry_set_has(ep->join_set, p))
             ry_mesh_give_up(ep->m, p);
     return RY_OK;
 }
@@ -183,7 +181,7 @@ static int join(struct ry_ep *ep)
     if (rc == RY_ERR_LAUNCH)
         return RY_OK; /* one ended again before it was in, or one more is lost: still masked */
     for (uint32_t p = 0; p < ep->n; p++)
-        if (ry_ep_has(ep->join_set, p))
+        if (ry_set_has(ep->join_set, p))
             forget(ep, p); /* before it writes here, behind the barrier of ry_ep_meet */
     if (rc == RY_OK)
         rc = check_channels(ep);
@@ -198,7 +196,7 @@ static int join(struct ry_ep *ep)
     if (rc == RY_ERR_LAUNCH)
         return turn_away(ep);
     for (uint32_t p = 0; p < ep->n && rc == RY_OK; p++)
-        if (ry_ep_has(ep->join_set, p))
+        if (ry_set_has(ep->join_set, p))
             let_in(ep, p);
     if (rc)
         ry_ep_break(ep, rc);

@@ -109,7 +109,7 @@ static int check(struct ry_ep *ep, struct ry_ep_gen *g)
 /* Was the PE of this expert lost before its rows came back? */
 static bool lost(const struct ry_ep *ep, const struct ry_ep_gen *g, int32_t expert)
 {
-    return ry_ep_has(g->without, ry_place_expert_pe(&ep->l.place, (uint32_t)expert));
+    return ry_set_has(g->without, ry_place_expert_pe(&ep->l.place, (uint32_t)expert));
 }
 
 /* A block of channels at a time, so that the sum stays in the first cache. */

@@ -31,7 +31,7 @@ static uint64_t voted(struct ry_ep *ep, uint32_t p)
 }
 static bool votes(const struct ry_ep *ep, uint32_t p)
 {
-    return p != ep->pe && ry_ep_on(ep, p) && !ry_ep_has(ep->gone, p);
+    return p != ep->pe && ry_ep_on(ep, p) && !ry_set_has(ep->gone, p);
 }
 
 static bool look(struct ry_ep *ep)
@@ -41,7 +41,7 @@ static bool look(struct ry_ep *ep)
     for (uint32_t p = 0; p < ep->n; p++) {
         if (!votes(ep, p) || ry_peer_state(&ep->m->peers[p]) != RY_PEER_GONE)
             continue;
-        ry_ep_add(ep->gone, p);
+        ry_set_add(ep->gone, p);
         news = true;
     }
     return news;
@@ -70,7 +70,7 @@ static uint32_t target_of(struct ry_ep *ep)
     if (ry_ep_join_due(ep))
         best = ry_min32(best, ep->n);
     for (uint32_t p = 0; p < ep->n; p++)
-        if (ry_ep_has(ep->gone, p) && ry_ep_on(ep, p))
+        if (ry_set_has(ep->gone, p) && ry_ep_on(ep, p))
             best = ry_min32(best, p);
     for (uint32_t p = 0; p < ep->n; p++)
         if (votes(ep, p) && voted(ep, p) > ep->round)
@@ -102,7 +102,7 @@ static int closed_step(struct ry_ep *ep, void *arg)
     uint32_t target = *(const uint32_t *)arg;
 
     for (uint32_t p = 0; p < ep->n; p++) {
-        if (!ry_ep_on(ep, p) || (p != target && !ry_ep_has(ep->gone, p)) ||
+        if (!ry_ep_on(ep, p) || (p != target && !ry_set_has(ep->gone, p)) ||
             (ry_peer_state(&ep->m->peers[p]) == RY_PEER_GONE && ry_agent_peer_closed(ep->m, p)))
             continue;
         /* others know of it before this PE does: it takes their word, or, where it shares memory
@@ -270,7 +270,7 @@ static int mask(struct ry_ep *ep, uint32_t target)
         return RY_OK;
     if (ep->attr.mode == RY_EP_HT)
         take_next_counts(ep, target);
-    ep->active[target / 64] &= ~(1ull << (target % 64));
+    ry_set_drop(ep->active, target);
     for (; gen <= ep->sent && rc == RY_OK; gen++) {
         struct ry_ep_gen *g = ry_ep_gen_of(ep, gen);
 
@@ -279,7 +279,7 @@ static int mask(struct ry_ep *ep, uint32_t target)
         if (ep->attr.mode == RY_EP_HT && gen + kept > ep->sent)
             take_counts(ep, g, target); /* into its buffer */
         if (near && gen > ep->combined && !ry_ep_got(ep, RY_EP_COMBINE, gen, target))
-            ry_ep_add(g->without, target);
+            ry_set_add(g->without, target);
         ep->again = !RY_MUT(RY_MUT_OLD_ANSWER);
         rc = resend(ep, g, target);
         ep->again = false;
@@ -305,7 +305,7 @@ static int act(struct ry_ep *ep, uint32_t target)
         return RY_OK;
     }
     ep->join_at = 0; /* one more is missing: the round that lets them in could not be complete */
-    ry_ep_add(ep->gone, target);
+    ry_set_add(ep->gone, target);
     return mask(ep, target);
 }
 
@@ -361,7 +361,7 @@ uint32_t ry_ep_lost(const ry_ep *ep, float *weight_lost, uint32_t tokens)
             int32_t e = g->ids[t * k_max + k];
             bool lost =
                 e < -1 ||
-                (e >= 0 && ry_ep_has(g->without, ry_place_expert_pe(&ep->l.place, (uint32_t)e)));
+                (e >= 0 && ry_set_has(g->without, ry_place_expert_pe(&ep->l.place, (uint32_t)e)));
 
             if (!lost)
                 continue;

@@ -11,6 +11,7 @@
 #include "ep/reduce.h"
 #include "ep/validate.h"
 #include "host/error.h"
+#include "host/set.h"
 
 static int job_check(const ry_ref_job *job)
 {
@@ -92,7 +93,7 @@ void ry_ref_destroy(ry_ref *ref)
 
 bool ry_ref_is_active(const struct ry_ref *ref, uint32_t pe)
 {
-    return !ref->job.active || (ref->job.active[pe / 64] >> (pe % 64) & 1);
+    return ry_set_within(ref->job.active, pe);
 }
 
 int32_t ry_ref_choice(const struct ry_ref *ref, uint32_t pe, uint32_t token, uint32_t k)

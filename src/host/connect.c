@@ -271,13 +271,13 @@ static size_t blob_offset(const struct ry_mesh *m, uint32_t owner, uint32_t to)
 /* Of all peers, or in a rejoin of those in `set`: the other parts of the blob are then zero. */
 static bool wanted(const struct ry_mesh *m, uint32_t q, const uint64_t *set)
 {
-    return q != m->pe && ry_mesh_in_set(set, q);
+    return q != m->pe && ry_set_within(set, q);
 }
 
 int ry_mesh_none_lost(const struct ry_mesh *m, const uint64_t *set)
 {
     for (uint32_t q = 0; q < m->n_pes; q++)
-        if (q != m->pe && !ry_mesh_in_set(set, q) && ry_peer_state(&m->peers[q]) == RY_PEER_GONE)
+        if (q != m->pe && !ry_set_within(set, q) && ry_peer_state(&m->peers[q]) == RY_PEER_GONE)
             return ry_fail(RY_ERR_LAUNCH, "pe %u is lost while others are let in", q);
     return RY_OK;
 }

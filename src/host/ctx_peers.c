@@ -51,7 +51,7 @@ int ry_ctx_map_peers(struct ry_ctx *ctx, const struct ry_nic_export *ex, const u
     if (ctx->heap_fd >= 0)
         rc = ctx->boot->ops->share_fds(ctx->boot, mine, ex->fd >= 0 ? 2 : 1, fds, deadline_ns);
     for (uint32_t q = 0; rc == RY_OK && q < n; q++)
-        if (q != ctx->mesh.pe && ry_mesh_in_set(set, q))
+        if (q != ctx->mesh.pe && ry_set_within(set, q))
             rc = map_peer(ctx, &ctx->mesh.peers[q], &fds[q * RY_BOOT_FDS_MAX]);
     for (uint32_t i = 0; i < n * RY_BOOT_FDS_MAX; i++)
         if (fds[i] >= 0)

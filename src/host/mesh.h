@@ -15,6 +15,7 @@
 #include "core/route.h"
 #include "core/signal.h"
 #include "host/boot.h"
+#include "host/set.h"
 #include "nic/nic.h"
 
 enum { RY_MRS_MAX = 4, RY_CTL_VERSION = 2 };
@@ -271,11 +272,6 @@ int ry_mesh_none_lost(const struct ry_mesh *m, const uint64_t *set);
 int ry_mesh_rehello(struct ry_mesh *m, const uint64_t *set, uint64_t deadline_ns);
 int ry_mesh_reconnect(struct ry_mesh *m, const uint64_t *set, pthread_rwlock_t *lock,
                       uint64_t deadline_ns);
-/* Of a set of PEs, a bit each; NULL: all. */
-static inline bool ry_mesh_in_set(const uint64_t *set, uint32_t pe)
-{
-    return !set || (set[pe / 64] >> (pe % 64) & 1);
-}
 
 /* --- peers --- */
 

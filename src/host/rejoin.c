@@ -53,7 +53,7 @@ static void forget(struct ry_ctx *ctx, uint32_t pe)
 static void drop(struct ry_ctx *ctx, const uint64_t *set)
 {
     for (uint32_t q = 0; q < ctx->mesh.n_pes; q++) {
-        if (!ry_mesh_in_set(set, q))
+        if (!ry_set_within(set, q))
             continue;
         ry_mesh_forget(&ctx->mesh, q);
         ry_ctx_unmap_peer(ctx, &ctx->mesh.peers[q]);
@@ -98,7 +98,7 @@ static int make_ready(struct ry_ctx *ctx, const uint64_t *set, struct ry_nic_exp
     m->hello.barrier_count = ctx->barrier.count;
     m->hello.mallocs = ctx->mallocs;
     for (uint32_t q = 0; q < m->n_pes && rc == RY_OK; q++)
-        if (ry_mesh_in_set(set, q))
+        if (ry_set_within(set, q))
             rc = await_fenced(ctx, q, deadline_ns);
     if (rc == RY_OK)
         rc = m->nic->ops->export_seg(m->nic, ex);
@@ -175,7 +175,7 @@ int ry_ctx_rejoin(struct ry_ctx *ctx, const uint64_t *set)
     if (rc)
         return rc;
     for (uint32_t q = 0; q < ctx->mesh.n_pes; q++)
-        if (ry_mesh_in_set(set, q))
+        if (ry_set_within(set, q))
             ry_ctx_event(ctx, &ctx->mesh, RY_EVENT_PEER_JOINED, q, 0, 0, 0, NULL);
     return RY_OK;
 }
@@ -192,7 +192,7 @@ int ry_rejoin(ry_ctx *ctx)
         return ry_fail(RY_ERR_NO_MEMORY, "no memory for %u pes", ctx->mesh.n_pes);
     for (uint32_t q = 0; q < ctx->mesh.n_pes; q++)
         if (q != ctx->mesh.pe && ry_ctx_waits(ctx, q))
-            set[q / 64] |= 1ull << (q % 64);
+            ry_set_add(set, q);
     rc = ry_ctx_rejoin(ctx, set);
     free(set);
     return rc;

@@ -80,7 +80,7 @@ static void expect(struct ry_mesh *m, const uint64_t *set, struct ry_hello *all)
 {
     for (uint32_t p = 0; p < m->n_pes; p++)
         all[p].incarnation = p == m->pe ? m->hello.incarnation
-                             : ry_mesh_in_set(set, p)
+                             : ry_set_within(set, p)
                                  ? __atomic_load_n(&m->peers[p].came, __ATOMIC_ACQUIRE)
                                  : m->peers[p].hello.incarnation;
     m->hello.view = view_of(all, m->n_pes);
@@ -193,7 +193,7 @@ int ry_mesh_rehello(struct ry_mesh *m, const uint64_t *set, uint64_t deadline_ns
     if (rc == RY_OK)
         rc = check_views(m, all);
     for (uint32_t p = 0; rc == RY_OK && p < m->n_pes; p++) {
-        if (ry_mesh_in_set(set, p))
+        if (ry_set_within(set, p))
             fill_peer(m, p, &all[p]);
         m->peers[p].hello.barrier_count = all[p].barrier_count;
     }
