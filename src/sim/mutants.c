@@ -154,9 +154,7 @@ static const char *by_schedule(int id)
     switch (id) {
     case RY_MUT_LATE_PROOF: /* one that sleeps across two moves and a fence */
         return "schedule 29";
-    case RY_MUT_ROUTE_HALF: /* harmless, and slow */
-        return "DeepEP 650";
-    case RY_MUT_NO_HOLD_BACK: /* nor is one that comes back too often */
+    case RY_MUT_NO_HOLD_BACK: /* a path that comes back too often is harmless, and slow */
         return "Mooncake 3596";
     case RY_MUT_NO_PATIENCE: /* links have no rate */
         return "schedule 40";

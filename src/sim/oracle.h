@@ -79,6 +79,8 @@ void ry_oracle_agree(void);
 void ry_oracle_needless(uint64_t failed);
 /* oracle_mask.c: nothing of a masked PE lands. */
 void ry_oracle_masked(uint32_t pe);
+/* oracle_spread.c: every channel carries its share. */
+void ry_oracle_spread(uint32_t pe);
 /* workload.c: the start of an application, and one operation. */
 bool ry_sim_prepare(struct ry_sim_pe *pe);
 bool ry_sim_one_op(struct ry_sim_pe *pe, uint64_t *rng);

@@ -30,6 +30,8 @@ void ry_oracle_final(void)
         struct ry_sim_model *m = ry_sim_model_of(p);
 
         ry_oracle_look(p);
+        if (!ry_sim_gone(p))
+            ry_oracle_spread(p);
         for (uint32_t q = 0; q < ry_sim->plan.pes; q++) {
             if (q == p || ry_sim_gone(p) || ry_sim_gone(q))
                 continue;

@@ -96,21 +96,23 @@ static int one(struct perf_pe *p, uint64_t i, uint64_t size, bool wait)
                 : ry_get_nbi(p->ctx, p->landing + at, p->window + at, size, p->peer);
 }
 
-/* Operations under way: parts of some, each with a mark behind it. Before a new one begins the
- * oldest of them is waited for, so that the link never runs dry. */
-enum { PART = 8, PARTS_MAX = PERF_OUTSTANDING_MAX / PART };
+/* Operations under way: two to four parts, each with a mark behind it. Before a new one begins the
+ * oldest of them is waited for, so that the link never runs dry. Small parts keep more under way, but
+ * a mark is a read on every channel. */
+enum { PART_MIN = 8, PARTS = 4 };
 
 struct flow {
     uint64_t part, at_once; /* operations of a part, parts that are under way */
     uint64_t parts;
-    ry_mark mark[PARTS_MAX];
+    ry_mark mark[PARTS];
 };
 
 static void flow_begin(struct flow *f, const struct perf_pe *p)
 {
-    uint64_t half = p->job->outstanding / 2;
-    f->part = half < PART ? half : PART;
-    f->at_once = p->job->outstanding / f->part;
+    uint64_t all = p->job->outstanding, part = all / PARTS;
+    part = part > PART_MIN ? part : PART_MIN;
+    f->part = part < all / 2 ? part : all / 2;
+    f->at_once = all / f->part < PARTS ? all / f->part : PARTS;
     f->parts = 0;
 }
 
