@@ -51,7 +51,8 @@ RY_COLD_FN void ry_channel_note_proof(struct ry_channel *ch, uint64_t end)
 }
 
 /* Should a proof read follow a message of n blocks? At each quarter ring; where answers release
- * (flag NO_PROOF), only when they stay away and the ring is more than half full. */
+ * (flag NO_PROOF), only when they stay away and half of the ring is full. Then less than half of it
+ * has nothing behind it that will prove it, and the longest message and its proof have room. */
 RY_FN uint32_t ry_channel_proof_due(const struct ry_channel *ch, struct ry_view *v, uint32_t n,
                                     uint32_t flags)
 {
@@ -61,7 +62,7 @@ RY_FN uint32_t ry_channel_proof_due(const struct ry_channel *ch, struct ry_view 
         return 0;
     if (flags & RY_POST_NO_PROOF) {
         v->released = ry_ld_acq64(&ch->released);
-        if (ry_seq_diff(end, v->released) <= (int64_t)(v->depth / 2))
+        if (ry_seq_diff(end, v->released) < (int64_t)(v->depth / 2))
             return 0;
     }
     v->probe_next = ry_ld_acq64_pe(&ch->probe_next);
@@ -69,7 +70,9 @@ RY_FN uint32_t ry_channel_proof_due(const struct ry_channel *ch, struct ry_view 
 }
 
 /* Room for one message of n blocks, and for a proof read if one is due, in a view that may be old
- * or empty. 0: write blocks 0 to n - 1 of the grant, the last one with RY_TAG_LAST, and submit it;
+ * or empty. Whether one is due is asked of the very head that the swap replaces: several who had
+ * looked at an older one would each leave it to the next, until a message and its proof have no room
+ * and nothing that is under way gives any (schedule 51). 0: write blocks 0 to n - 1 of the grant, the last one with RY_TAG_LAST, and submit it;
  * else as ry_view_look and ry_view_reserve; INVALID: longer than half a ring. */
 RY_FN int ry_channel_claim(struct ry_channel *ch, struct ry_view *v, uint32_t n, uint32_t flags,
                            struct ry_grant *g)
@@ -84,7 +87,11 @@ RY_FN int ry_channel_claim(struct ry_channel *ch, struct ry_view *v, uint32_t n,
     if (RY_UNLIKELY(n == 0 || n > v->depth / 2 - RY_RING_SPARE))
         return RY_ERR_INVALID;
     proof = ry_channel_proof_due(ch, v, n, flags);
-    rc = ry_view_reserve(ch, v, n + proof, g);
+    while ((rc = ry_view_may(ch, v, n + proof)) == RY_OK &&
+           !ry_view_taken(v, n + proof, ry_view_offer(v, n + proof), g)) {
+        if (!RY_MUT(RY_MUT_PROOF_OLD_HEAD))
+            proof = ry_channel_proof_due(ch, v, n, flags);
+    }
     if (RY_UNLIKELY(rc == RY_ERR_AGAIN))
         v->ring = NULL;
     g->proof = proof;

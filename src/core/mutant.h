@@ -59,6 +59,7 @@
     X(CLOSE_OUTSIDE, "15", "the reservation does not look at CLOSED")                              \
     X(RESERVE_BEFORE_ROOM, "15", "room is not tested")                                             \
     X(ROOM_BY_COMPLETION, "15", "slots are free by completion, not by release")                    \
+    X(PROOF_OLD_HEAD, "15", "whether a proof read is due is asked of an older head")               \
     X(MOVE_WITHOUT_WAIT, "15", "the mover does not wait for reserved blocks")                      \
     X(MASK_UNFENCED, "16", "a mask does not close the ends towards the PE")                        \
     X(MASK_REOPENED, "16", "a masked PE may connect again")                                        \

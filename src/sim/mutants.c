@@ -156,6 +156,8 @@ static const char *by_schedule(int id)
         return "schedule 29";
     case RY_MUT_NO_HOLD_BACK: /* a path that comes back too often is harmless, and slow */
         return "Mooncake 3596";
+    case RY_MUT_PROOF_OLD_HEAD: /* a ring that fills up with nothing but answers, once in 269,147 */
+        return "schedule 51";
     case RY_MUT_NO_PATIENCE: /* links have no rate */
         return "schedule 40";
     case RY_MUT_FENCE_BOTH_WAYS: /* one more failure among many */

@@ -205,6 +205,46 @@ static bool s38_two_movers(void)
     return other_rc == RY_OK && rc == RY_ERR_AGAIN && y.ch.moves == 1;
 }
 
+/* Three look at a ring that is not half full, and each leaves the proof to the next; nobody answers.
+ * Then a message and its proof have no room, and nothing under way will give any. */
+static uint32_t third_at, all_in;
+static void post_third(struct yard *at) { all_in += yard_post(at, 0x3000, 3, NULL) == RY_OK; }
+static void post_second(struct yard *at)
+{
+    yard_at(third_at, post_third, at);
+    all_in += yard_post(at, 0x2000, 2, NULL) == RY_OK;
+}
+static bool goes_on(void)
+{
+    uint64_t acked;
+
+    while (yard_post(&y, 0x1000, 1, NULL) == RY_OK)
+        ;
+    yard_done(&y, 0, y.rung[0]);
+    ry_channel_poll(&y.ch, &y.env, &acked);
+    return yard_post(&y, 0x1000, 1, NULL) == RY_OK;
+}
+static bool s51_proof_left_to_the_next(void)
+{
+    uint32_t met = 0;
+
+    for (uint32_t n = 0; n < 400; n++) { /* wherever the others come */
+        yard_open(&y, 16, RY_HANDLER_GPU, 1);
+        yard_post(&y, 0x1000, 1, NULL);
+        yard_post(&y, 0x1000, 1, NULL);
+        third_at = 1 + n % 20;
+        all_in = 0;
+        yard_at(1 + n / 20, post_second, &y);
+        all_in += yard_post(&y, 0x1000, 1, NULL) == RY_OK;
+        if (all_in < 3) /* not there, or behind a swap whose blocks are not published yet */
+            continue;
+        met++;
+        if (!goes_on())
+            return false;
+    }
+    return met > 9;
+}
+
 int main(void)
 {
     static const struct schedule all[] = {
@@ -220,6 +260,7 @@ int main(void)
         {"16 acknowledged is not free", RY_MUT_ROOM_BY_COMPLETION, s16_acknowledged_is_not_free},
         {"38 two movers", RY_MUT_TWO_MOVERS, s38_two_movers},
         {"39 busy channel returns", RY_MUT_PLANNED_NO_READ, s39_busy_channel_returns},
+        {"51 proof left to the next", RY_MUT_PROOF_OLD_HEAD, s51_proof_left_to_the_next},
     };
 
     return yard_run("schedule", all, sizeof(all) / sizeof(all[0]));
