@@ -71,9 +71,10 @@ RY_FN uint32_t ry_channel_proof_due(const struct ry_channel *ch, struct ry_view 
 
 /* Room for one message of n blocks, and for a proof read if one is due, in a view that may be old
  * or empty. Whether one is due is asked of the very head that the swap replaces: several who had
- * looked at an older one would each leave it to the next, until a message and its proof have no room
- * and nothing that is under way gives any (schedule 51). 0: write blocks 0 to n - 1 of the grant, the last one with RY_TAG_LAST, and submit it;
- * else as ry_view_look and ry_view_reserve; INVALID: longer than half a ring. */
+ * looked at an older one would each leave it to the next, until a message and its proof have no
+ * room and nothing that is under way gives any (schedule 51). 0: write blocks 0 to n - 1 of the
+ * grant, the last one with RY_TAG_LAST, and submit it; else as ry_view_look and ry_view_reserve;
+ * INVALID: longer than half a ring. */
 RY_FN int ry_channel_claim(struct ry_channel *ch, struct ry_view *v, uint32_t n, uint32_t flags,
                            struct ry_grant *g)
 {

@@ -97,8 +97,8 @@ static int one(struct perf_pe *p, uint64_t i, uint64_t size, bool wait)
 }
 
 /* Operations under way: two to four parts, each with a mark behind it. Before a new one begins the
- * oldest of them is waited for, so that the link never runs dry. Small parts keep more under way, but
- * a mark is a read on every channel. */
+ * oldest of them is waited for, so that the link never runs dry. Small parts keep more under way,
+ * but a mark is a read on every channel. */
 enum { PART_MIN = 8, PARTS = 4 };
 
 struct flow {

@@ -205,8 +205,8 @@ static bool s38_two_movers(void)
     return other_rc == RY_OK && rc == RY_ERR_AGAIN && y.ch.moves == 1;
 }
 
-/* Three look at a ring that is not half full, and each leaves the proof to the next; nobody answers.
- * Then a message and its proof have no room, and nothing under way will give any. */
+/* Three look at a ring that is not half full, and each leaves the proof to the next; nobody
+ * answers. Then a message and its proof have no room, and nothing under way will give any. */
 static uint32_t third_at, all_in;
 static void post_third(struct yard *at) { all_in += yard_post(at, 0x3000, 3, NULL) == RY_OK; }
 static void post_second(struct yard *at)
