@@ -8,7 +8,7 @@
 # Soft-RoCE works on the CPU of the thread that posts. On one port the programs of a node run on one
 # CPU, as if that were all that it has (railyard perf sees to that by itself). On two ports each of
 # the two ib_write_bw may take any CPU, and railyard any. Each of those keeps 16 under way on its
-# port; railyard keeps between 40 and 48, or between 24 and 32 of 1 MiB, on both. Both run without a
+# port; railyard keeps between 36 and 48, or between 24 and 32 of 1 MiB, on both. Both run without a
 # pause.
 # shellcheck disable=SC2317 # functions are called by name
 pairs=${1:-7}
