@@ -174,25 +174,27 @@ static uint64_t lost_set(void)
     return set;
 }
 
-/* Is it the sum of these, or, where the library says that weight is missing, of these without some
- * of the lost? */
-static bool fits(struct round *r, uint32_t me, uint32_t t, uint64_t active, bool missing)
+static bool fits(const struct round *r, ry_ref *ref, uint32_t me, uint32_t t)
+{
+    uint16_t want[HIDDEN];
+
+    ry_ref_combined_row(ref, me, t, want);
+    return !memcmp(r->out[t], want, ROW_BYTES);
+}
+
+/* Is it the sum of these without some of the lost? */
+static bool fits_without(struct round *r, uint32_t me, uint32_t t, uint64_t active)
 {
     uint64_t lost = lost_set() & active, absent = 0;
-    uint16_t want[HIDDEN];
-    bool same;
+    bool same = false;
 
-    do {
+    while (!same && (absent = (absent - lost) & lost)) { /* every subset in turn */
         uint64_t set = active & ~absent;
         ry_ref *ref = reference(r, &set);
 
-        if (!ref)
-            return true; /* it was told */
-        ry_ref_combined_row(ref, me, t, want);
+        same = !ref || fits(r, ref, me, t); /* where there is none it was told */
         ry_ref_destroy(ref);
-        same = !memcmp(r->out[t], want, ROW_BYTES);
-        absent = (absent - lost) & lost; /* the next subset; none at the last one */
-    } while (!same && missing && absent);
+    }
     return same;
 }
 
@@ -202,11 +204,13 @@ static bool summed(struct ry_sim_pe *pe, const ry_ep *ep, struct round *r)
     uint32_t me = pe->boot.pe, tokens = r->tokens[me];
     float missing[TOKENS] = {0};
     uint64_t active = 0;
+    ry_ref *all;
 
     ry_ep_active(ep, &active);
     ry_ep_lost(ep, missing, tokens);
-    for (uint32_t t = 0; t < tokens; t++) {
-        if (!fits(r, me, t, active, missing[t] != 0))
+    all = reference(r, &active);
+    for (uint32_t t = 0; all && t < tokens; t++) {
+        if (!fits(r, all, me, t) && (missing[t] == 0 || !fits_without(r, me, t, active)))
             ry_sim_violate("ep: pe %u: combine: token %u (experts %d, %d of %llx) has a wrong sum, "
                            "weight missing: %g",
                            me, t, r->ids[me][TOPK * t], r->ids[me][TOPK * t + 1],
@@ -214,6 +218,7 @@ static bool summed(struct ry_sim_pe *pe, const ry_ep *ep, struct round *r)
         if (missing[t] != 0 && !ry_sim_any_gone())
             ry_sim_violate("ep: pe %u: combine: weight is missing, and nobody was lost", me);
     }
+    ry_ref_destroy(all);
     return !ry_sim->failed;
 }
 
